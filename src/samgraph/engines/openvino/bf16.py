@@ -1,0 +1,106 @@
+"""Whether bf16 may be used here. Asked of a child process, because a wrong answer kills.
+
+On some virtual machines the processor announces matrix instructions that the hypervisor does
+not let through; OpenVINO's bf16 code then dies with an illegal instruction. The child runs the
+same kernels; bf16 is allowed only if it survives and is at least a tenth faster than float32.
+The answer is remembered per machine and OpenVINO version.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+GAIN_WANTED = 1.1
+_TIMEOUT_SECONDS = 120
+
+_CHILD = """
+import sys, time
+import numpy, openvino
+from openvino import opset15 as o
+core, rng = openvino.Core(), numpy.random.default_rng(0)
+x = o.parameter([1024, 1024], numpy.float32)
+y = x
+for _ in range(4):
+    weight = rng.standard_normal((1024, 1024), numpy.float32) / 32
+    y = o.gelu(o.matmul(y, o.constant(weight), False, True), "erf")
+model = openvino.Model([o.result(y)], [x])
+data, times = rng.standard_normal((1024, 1024), numpy.float32), {}
+for precision in ("f32", "bf16"):
+    hints = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": 1}
+    request = core.compile_model(model, "CPU", hints).create_infer_request()
+    request.infer([data])
+    spans = []
+    for _ in range(5):
+        start = time.perf_counter()
+        request.infer([data])
+        spans.append(time.perf_counter() - start)
+    times[precision] = min(spans)
+print("gain", times["f32"] / times["bf16"])
+"""
+
+
+def bf16_verdict(memory: Path | None, version: str) -> tuple[bool, str]:
+    """Whether bf16 may be used, and a sentence that says why (not)."""
+    key = f"{platform.processor()}|{_processor()}|{version}|{os.environ.get('ONEDNN_MAX_CPU_ISA')}"
+    known = _recall(memory)
+    if key not in known:
+        known[key] = _probe()
+        _remember(memory, known)
+    gain = known[key]
+    if gain < 0:
+        return False, "bf16 killed a test process on this machine"
+    if gain < GAIN_WANTED:
+        return False, f"bf16 runs at {gain:.2f} times the speed of fp32 on this machine"
+    return True, f"bf16 runs at {gain:.2f} times the speed of fp32 on this machine"
+
+
+def _probe() -> float:
+    """How much faster bf16 is than fp32; -1 where the child did not survive."""
+    try:
+        child = subprocess.run(  # noqa: S603  (our own interpreter and our own text)
+            [sys.executable, "-c", _CHILD],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return -1.0
+    words = child.stdout.split()
+    if child.returncode != 0 or len(words) != 2 or words[0] != "gain":
+        return -1.0
+    return round(float(words[1]), 3)
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), "")
+
+
+def _recall(memory: Path | None) -> dict[str, float]:
+    try:
+        known = json.loads(memory.read_text(encoding="utf-8")) if memory else {}
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    return {str(key): float(gain) for key, gain in known.items() if isinstance(gain, int | float)}
+
+
+def _remember(memory: Path | None, known: dict[str, float]) -> None:
+    if memory is None:
+        return
+    try:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        fresh = memory.with_suffix(f".{os.getpid()}.tmp")
+        fresh.write_text(json.dumps(known), encoding="utf-8")
+        fresh.replace(memory)
+    except OSError:
+        return  # the probe runs again next time

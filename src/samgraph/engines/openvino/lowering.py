@@ -1,0 +1,290 @@
+"""One OpenVINO node, or a few, for each of our ops. `LOWER` is the table.
+
+A rule gets the OpenVINO outputs of the inputs, and the node; `context` turns dimensions that
+may be symbolic into OpenVINO constants or small shape computations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from openvino import Type, opset15
+
+from samgraph.engines.openvino.symbols import SymbolTable
+from samgraph.graph.dims import Dim, Expr
+from samgraph.graph.graph import Literal, Node
+from samgraph.graph.types import DType, TensorType
+
+Output: TypeAlias = Any  # an OpenVINO node or one of its outputs
+Rule: TypeAlias = Callable[[SymbolTable, Node, Sequence[Output]], Output]
+
+ELEMENT_TYPES: dict[DType, Any] = {
+    "f32": Type.f32, "f16": Type.f16, "i64": Type.i64, "i32": Type.i32, "u8": Type.u8,
+    "bool": Type.boolean,
+}  # fmt: skip
+
+
+def _plain(function: Callable[..., Output]) -> Rule:
+    return lambda _, __, inputs: function(*inputs)
+
+
+def _numbers(values: Sequence[int]) -> Output:
+    return opset15.constant(np.array(values, np.int64))
+
+
+def _attribute(node: Node, key: str) -> Any:
+    return node.attributes[key]
+
+
+def _linear(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    x, weight, *bias = inputs
+    y = opset15.matmul(x, weight, False, True)
+    if bias:
+        y = opset15.add(y, bias[0])
+    activation = node.attributes.get("activation", "none")
+    return y if activation == "none" else _ACTIVATION[str(activation)](y)
+
+
+def _conv2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    x, weight, *bias = inputs
+    stride, groups = list(_attribute(node, "stride")), _attribute(node, "groups")
+    padding = list(_attribute(node, "padding"))
+    if groups == 1:
+        y = opset15.convolution(x, weight, stride, padding, padding, [1, 1])
+    else:
+        out, inner, height, width = node.inputs[1].type.shape
+        shape = _numbers([groups, int(str(out)) // groups, *map(_known, (inner, height, width))])
+        grouped = opset15.reshape(weight, shape, False)
+        y = opset15.group_convolution(x, grouped, stride, padding, padding, [1, 1])
+    return _with_channel_bias(y, bias)
+
+
+def _conv_transpose2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    x, weight, *bias = inputs
+    stride = list(_attribute(node, "stride"))
+    y = opset15.convolution_backprop_data(x, weight, stride, None, [0, 0], [0, 0], [1, 1])
+    return _with_channel_bias(y, bias)
+
+
+def _with_channel_bias(y: Output, bias: Sequence[Output]) -> Output:
+    if not bias:
+        return y
+    return opset15.add(y, opset15.reshape(bias[0], _numbers([1, -1, 1, 1]), False))
+
+
+def _layer_norm(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    x, scale, shift = inputs
+    normal = opset15.mvn(x, _numbers([-1]), True, _attribute(node, "eps"), "inside_sqrt")
+    return opset15.add(opset15.multiply(normal, scale), shift)
+
+
+def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    """Products and a softmax: OpenVINO joins them into one kernel that keeps no score matrix."""
+    heads, scale = _attribute(node, "heads"), _attribute(node, "scale")
+    types = [value.type for value in node.inputs]
+    apart = heads > 1 or len(inputs) > 3  # a mask has an axis for the heads
+    q, k, v = inputs[:3]
+    if apart:
+        q, k, v = (_split_heads(symbols, x, types[i], heads) for i, x in enumerate((q, k, v)))
+    if scale != 1.0:
+        q = opset15.multiply(q, _scalar(scale, node.result.type))
+    scores = opset15.matmul(q, k, False, True)
+    if len(inputs) > 3:
+        scores = opset15.add(scores, inputs[3])
+    y = opset15.matmul(
+        opset15.softmax(scores, node.result.type.rank - (0 if apart else 1)), v, False, False
+    )
+    if not apart:
+        return y
+    joined = opset15.transpose(y, _numbers(_swap_heads(node.result.type.rank)))
+    return opset15.reshape(joined, symbols.shape(node.result.type.shape), False)
+
+
+def _split_heads(symbols: SymbolTable, x: Output, type: TensorType, heads: int) -> Output:
+    """[..., T, heads*D] as [..., heads, T, D]."""
+    *front, tokens, width = type.shape
+    shape = symbols.shape((*front, tokens, heads, _known(width) // heads))
+    split = opset15.reshape(x, shape, False)
+    return opset15.transpose(split, _numbers(_swap_heads(type.rank)))
+
+
+def _swap_heads(rank: int) -> list[int]:
+    """The order of axes that exchanges tokens and heads in a tensor of rank + 1."""
+    return [*range(rank - 2), rank - 1, rank - 2, rank]
+
+
+def _softmax(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    return opset15.softmax(inputs[0], _attribute(node, "axis") % node.result.type.rank)
+
+
+def _max_pool2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    kernel, stride = list(_attribute(node, "kernel")), list(_attribute(node, "stride"))
+    return opset15.max_pool(inputs[0], stride, [1, 1], [0, 0], [0, 0], kernel).output(0)
+
+
+def _resize(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    how = _attribute(node, "how")
+    nearest = how == "nearest"
+    return opset15.interpolate(
+        inputs[0],
+        symbols.shape(node.result.type.shape[2:]),
+        {"nearest": "nearest", "bilinear": "linear_onnx", "bicubic": "cubic"}[how],
+        "sizes",
+        axes=_numbers([2, 3]),
+        coordinate_transformation_mode="asymmetric" if nearest else "half_pixel",
+        nearest_mode="floor",
+        cube_coeff=-0.75,
+    )
+
+
+def _reduce(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    how, keep = _attribute(node, "how"), _attribute(node, "keep")
+    rank = node.inputs[0].type.rank
+    axes = [axis % rank for axis in _attribute(node, "axes")]
+    if how == "argmax":
+        return _argmax(symbols, node, inputs[0], axes)
+    if not axes:
+        return inputs[0]
+    total = getattr(opset15, f"reduce_{how}")
+    return total(inputs[0], _numbers(axes), keep)
+
+
+def _argmax(symbols: SymbolTable, node: Node, x: Output, axes: list[int]) -> Output:
+    shape = node.inputs[0].type.shape
+    left = [axis for axis in range(len(shape)) if axis not in axes]
+    moved = opset15.transpose(x, _numbers([*left, *axes]))
+    length: Dim = 1
+    for axis in axes:
+        length = length * shape[axis]
+    flat = opset15.reshape(moved, symbols.shape((*(shape[i] for i in left), length)), False)
+    one = opset15.constant(np.int64(1))
+    best = opset15.topk(flat, one, -1, "max", "value", "i64", True).output(1)
+    return opset15.reshape(best, symbols.shape(node.result.type.shape), False)
+
+
+def _reshape(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    return opset15.reshape(inputs[0], symbols.shape(node.result.type.shape), False)
+
+
+def _transpose(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    rank = node.result.type.rank
+    return opset15.transpose(inputs[0], _numbers([a % rank for a in _attribute(node, "axes")]))
+
+
+def _concat(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    return opset15.concat(list(inputs), _attribute(node, "axis") % node.result.type.rank)
+
+
+def _slice(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    starts, ends, steps = (_attribute(node, key) for key in ("starts", "ends", "steps"))
+    shape = node.inputs[0].type.shape
+    bounds = list(zip(starts, ends, steps, shape, strict=True))
+    cut = [i for i, (a, b, s, n) in enumerate(bounds) if (a, b, s) != (0, n, 1)]
+    if not cut:
+        return inputs[0]
+    return opset15.slice(
+        inputs[0],
+        symbols.vector([starts[i] for i in cut]),
+        symbols.vector([ends[i] for i in cut]),
+        _numbers([steps[i] for i in cut]),
+        _numbers(cut),
+    )
+
+
+def _pad(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    before, after = (_numbers(_attribute(node, key)) for key in ("before", "after"))
+    return opset15.pad(
+        inputs[0], before, after, "constant", _scalar(_attribute(node, "value"), node.result.type)
+    )
+
+
+def _expand(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    return opset15.broadcast(inputs[0], symbols.shape(node.result.type.shape, guess=False))
+
+
+def _tile(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    return opset15.tile(inputs[0], symbols.vector(list(_attribute(node, "counts"))))
+
+
+def _gather(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    axis = _attribute(node, "axis") % node.inputs[0].type.rank
+    place = opset15.constant(np.int64(axis))
+    return opset15.gather(inputs[0], inputs[1], place, _attribute(node, "batch"))
+
+
+def _cast(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    return opset15.convert(inputs[0], ELEMENT_TYPES[node.result.type.dtype].to_string())
+
+
+def _clip(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    return opset15.clamp(inputs[0], _attribute(node, "low"), _attribute(node, "high"))
+
+
+def _constant(_: SymbolTable, node: Node, __: Sequence[Output]) -> Output:
+    literal = node.attributes["value"]
+    if not isinstance(literal, Literal):
+        raise AssertionError("the type rule of constant lets only literals through")
+    return opset15.constant(literal.array)
+
+
+def _scalar(value: float, type: TensorType) -> Output:
+    return opset15.constant(value, ELEMENT_TYPES[type.dtype])
+
+
+def _known(dim: Dim) -> int:
+    if isinstance(dim, Expr):
+        raise AssertionError("weights and channel counts are never symbolic")
+    return dim
+
+
+_ACTIVATION: dict[str, Callable[[Output], Output]] = {
+    "relu": opset15.relu,
+    "gelu": lambda x: opset15.gelu(x, "erf"),
+    "sigmoid": opset15.sigmoid,
+}
+_COMPARE = {
+    "eq": opset15.equal, "ne": opset15.not_equal, "lt": opset15.less,
+    "le": opset15.less_equal, "gt": opset15.greater, "ge": opset15.greater_equal,
+}  # fmt: skip
+
+LOWER: dict[str, Rule] = {
+    "add": _plain(opset15.add),
+    "attention": _attention,
+    "cast": _cast,
+    "clip": _clip,
+    "compare": lambda _, node, inputs: _COMPARE[_attribute(node, "how")](*inputs),
+    "concat": _concat,
+    "constant": _constant,
+    "conv2d": _conv2d,
+    "conv_transpose2d": _conv_transpose2d,
+    "cos": _plain(opset15.cos),
+    "div": _plain(opset15.divide),
+    "exp": _plain(opset15.exp),
+    "expand": _expand,
+    "gather": _gather,
+    "gelu": _plain(_ACTIVATION["gelu"]),
+    "layer_norm": _layer_norm,
+    "linear": _linear,
+    "log": _plain(opset15.log),
+    "matmul": lambda _, __, inputs: opset15.matmul(*inputs, False, False),
+    "max_pool2d": _max_pool2d,
+    "maximum": _plain(opset15.maximum),
+    "minimum": _plain(opset15.minimum),
+    "mul": _plain(opset15.multiply),
+    "pad": _pad,
+    "reduce": _reduce,
+    "relu": _plain(opset15.relu),
+    "reshape": _reshape,
+    "resize": _resize,
+    "sigmoid": _plain(opset15.sigmoid),
+    "sin": _plain(opset15.sin),
+    "slice": _slice,
+    "softmax": _softmax,
+    "sqrt": _plain(opset15.sqrt),
+    "sub": _plain(opset15.subtract),
+    "tile": _tile,
+    "transpose": _transpose,
+    "where": _plain(opset15.select),
+}

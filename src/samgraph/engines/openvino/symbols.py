@@ -1,0 +1,73 @@
+"""Symbolic dimensions inside an OpenVINO model: small computations on the inputs' shapes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from openvino import opset15
+
+from samgraph.graph.binding import plan_symbols
+from samgraph.graph.dims import Dim, Expr, Floor, Shape
+from samgraph.graph.graph import Value
+
+Output: TypeAlias = Any  # an OpenVINO node or one of its outputs
+
+
+class SymbolTable:
+    """Turns dimensions into OpenVINO constants, or into arithmetic where they are symbolic."""
+
+    def __init__(self, inputs: Sequence[Value], parameters: Mapping[str, Output]) -> None:
+        self._plan = plan_symbols(inputs)
+        self._parameters = parameters
+        self._made: dict[Dim | Floor, Output] = {}
+
+    def shape(self, shape: Shape, *, guess: bool = True) -> Output:
+        """A shape as a vector; with `guess`, one unknown length is left for reshape to find."""
+        unknown = [dim for dim in shape if isinstance(dim, Expr)]
+        if guess and len(unknown) == 1 and 0 not in shape:
+            return _constant([-1 if isinstance(dim, Expr) else dim for dim in shape])
+        return self.vector(list(shape))
+
+    def vector(self, dims: Sequence[Dim]) -> Output:
+        """Dimensions as a vector of i64."""
+        known = [dim for dim in dims if isinstance(dim, int)]
+        if len(known) == len(dims):
+            return _constant(known)
+        return opset15.concat([self._dim(dim) for dim in dims], 0)
+
+    def _dim(self, dim: Dim) -> Output:
+        """One dimension as a vector of one element."""
+        if isinstance(dim, int):
+            return _constant([dim])
+        if dim not in self._made:
+            self._made[dim] = self._sum(dim)
+        return self._made[dim]
+
+    def _sum(self, dim: Expr) -> Output:
+        total: Output = None
+        for monomial, factor in dim.terms:
+            part = _constant([factor]) if factor != 1 or not monomial else None
+            for atom in monomial:
+                value = self._atom(atom)
+                part = value if part is None else opset15.multiply(part, value)
+            total = part if total is None else opset15.add(total, part)
+        return total
+
+    def _atom(self, atom: str | Floor) -> Output:
+        if isinstance(atom, Floor):
+            return opset15.divide(self._dim(atom.over), _constant([atom.by]))
+        key = Expr((((atom,), 1),))
+        if key not in self._made:
+            name, axis, rest, factor = self._plan[atom]
+            shape = opset15.shape_of(self._parameters[name], "i64")
+            length = opset15.gather(shape, _constant([axis]), opset15.constant(np.int64(0)))
+            if rest != 0:
+                length = opset15.subtract(length, self._dim(rest))
+            if factor != 1:
+                length = opset15.divide(length, _constant([factor]))
+            self._made[key] = length
+        return self._made[key]
+
+
+def _constant(values: Sequence[int]) -> Output:
+    return opset15.constant(np.array(values, np.int64))

@@ -1,0 +1,78 @@
+"""Every error samgraph raises on purpose, named after who must act.
+
+A message is one fact, with the offending value in backticks, then up to three short lines:
+
+    `cat.gif` has 9,000 x 9,000 pixels
+      got:      81.0 megapixels
+      expected: at most 64
+      hint: pass `max_pixels=90_000_000`
+"""
+
+
+class SamgraphError(Exception):
+    """Base of all errors raised on purpose by this package."""
+
+    def __init__(
+        self, what: str, *, got: object = None, expected: object = None, hint: str | None = None
+    ) -> None:
+        self.what, self.got, self.expected, self.hint = what, got, expected, hint
+        lines = [what]
+        if got is not None:
+            lines.append(f"  got:      {got}")
+        if expected is not None:
+            lines.append(f"  expected: {expected}")
+        if hint is not None:
+            lines.append(f"  hint: {hint}")
+        super().__init__("\n".join(lines))
+
+
+class ShapeError(SamgraphError, TypeError):
+    """An operation was applied to tensors whose types do not fit it."""
+
+
+class GraphError(SamgraphError, ValueError):
+    """A graph breaks a rule: bad text, an unknown op, a value used before it is defined."""
+
+
+class OptionError(SamgraphError, ValueError):
+    """A setting cannot be used: an unknown name, a value out of range, a bad profile file."""
+
+
+class InputError(SamgraphError, ValueError):
+    """What was given to a compiled graph does not fit its inputs."""
+
+
+class EngineError(SamgraphError, RuntimeError):
+    """An engine is missing, cannot run here, or failed while compiling or running."""
+
+
+class CheckpointError(SamgraphError, ValueError):
+    """A checkpoint cannot be used: damaged, unsafe, or made for another model."""
+
+
+class DownloadError(CheckpointError, OSError):
+    """A file could not be fetched, or is not the file that was promised."""
+
+
+class ImageError(SamgraphError, ValueError):
+    """An image cannot be used: damaged, too large, or of a format that is not read."""
+
+
+class VideoError(SamgraphError, ValueError):
+    """A video cannot be used: damaged, empty, or of a format that is not read."""
+
+
+class PromptError(SamgraphError, ValueError):
+    """A prompt does not make sense for this image or video."""
+
+
+class CapacityError(SamgraphError, MemoryError):
+    """The work asked for does not fit within the limits that were set."""
+
+
+class OutputError(SamgraphError, OSError):
+    """A result cannot be written where it was asked to go."""
+
+
+class SamgraphWarning(UserWarning):
+    """Something is slower or less than asked for, but the result is right."""

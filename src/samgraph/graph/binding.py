@@ -1,0 +1,76 @@
+"""Symbols meet numbers: what each named dimension is, given the shapes of the inputs.
+
+A symbol is told by a dimension in which it is the only unknown and stands alone or times a
+factor: ``M``, ``M+1``, ``4096*F``, or ``4096*F+N`` once `N` is known from elsewhere.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from samgraph.errors import InputError
+from samgraph.graph.dims import Dim, Expr
+from samgraph.graph.graph import Value
+
+
+def solvable_symbols(inputs: Iterable[Value]) -> frozenset[str]:
+    """The symbols whose values the inputs' shapes tell."""
+    return frozenset(plan_symbols(inputs))
+
+
+def plan_symbols(inputs: Iterable[Value]) -> dict[str, tuple[str, int, Dim, int]]:
+    """How to find each symbol: ``symbol = (input.shape[axis] - rest) / factor``.
+
+    In the order in which they can be computed; gives (input name, axis, rest, factor).
+    """
+    plan: dict[str, tuple[str, int, Dim, int]] = {}
+    dims = [(v.name, axis, dim) for v in inputs for axis, dim in enumerate(v.type.shape)]
+    progress = True
+    while progress:
+        progress = False
+        for name, axis, dim in dims:
+            if not isinstance(dim, Expr):
+                continue
+            unknown = dim.symbols - plan.keys()
+            if len(unknown) != 1:
+                continue
+            (wanted,) = unknown
+            factor = dict(dim.terms).get((wanted,))
+            if factor is None:
+                continue
+            rest = dim - factor * Expr((((wanted,), 1),))
+            if isinstance(rest, Expr) and wanted in rest.symbols:
+                continue
+            plan[wanted] = (name, axis, rest, factor)
+            progress = True
+    return plan
+
+
+def bind(inputs: Iterable[Value], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The value of every symbol; raises `InputError` where the shapes do not fit."""
+    values = tuple(inputs)
+    for value in values:
+        if len(shapes[value.name]) != value.type.rank:
+            raise _misfit(value, shapes[value.name])
+    bindings: dict[str, int] = {}
+    for symbol, (name, axis, rest, factor) in plan_symbols(values).items():
+        left = rest if isinstance(rest, int) else rest.evaluate(bindings)
+        bindings[symbol], remainder = divmod(shapes[name][axis] - left, factor)
+        if remainder or bindings[symbol] < 0:
+            value = next(value for value in values if value.name == name)
+            raise _misfit(value, shapes[name])
+    for value in values:
+        for dim, length in zip(value.type.shape, shapes[value.name], strict=True):
+            expected = dim if isinstance(dim, int) else dim.evaluate(bindings)
+            if expected != length:
+                raise _misfit(value, shapes[value.name], bindings)
+    return bindings
+
+
+def _misfit(
+    value: Value, shape: tuple[int, ...], bindings: Mapping[str, int] | None = None
+) -> InputError:
+    where = ", ".join(f"{name}={size}" for name, size in sorted((bindings or {}).items()))
+    return InputError(
+        f"input `{value.name}` has the wrong shape",
+        got=list(shape),
+        expected=f"{value.type}" + (f" with {where}" if where else ""),
+    )

@@ -1,0 +1,300 @@
+"""Tracing: model code runs once on traced tensors, and every operation becomes a node.
+
+builder = Builder("mlp")
+x = builder.input("x", "f32[B,8]")
+y = relu(linear(x, *linear_weights(builder.scope() / "layers" / 0)))
+graph = builder.finish(y=y)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from samgraph.errors import CheckpointError, GraphError, ShapeError
+from samgraph.graph.dims import Dim, Shape
+from samgraph.graph.graph import Attribute, Graph, Literal, Node, Value
+from samgraph.graph.registry import infer
+from samgraph.graph.types import Array, DType, TensorType, numpy_dtype, parse_type
+from samgraph.graph.verifier import verify
+
+if TYPE_CHECKING:
+    from types import EllipsisType
+
+Operand: TypeAlias = "Tensor | float | int | bool | Array"
+Index: TypeAlias = "int | slice | EllipsisType | None"
+
+
+class Tensor:
+    """A traced tensor: a value of the graph being built, with operators."""
+
+    __array_ufunc__ = None  # numpy must leave `array + tensor` to us
+    __hash__ = None  # type: ignore[assignment]  # `==` makes a node, so tensors have no hash
+
+    def __init__(self, builder: Builder, value: Value) -> None:
+        self.builder, self.value = builder, value
+
+    @property
+    def type(self) -> TensorType:
+        """Its dtype and shape."""
+        return self.value.type
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape; a dimension is an int or symbolic."""
+        return self.value.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Its dtype."""
+        return self.value.type.dtype
+
+    def __repr__(self) -> str:
+        return f"%{self.value.name}: {self.type}"
+
+    def __bool__(self) -> bool:
+        raise ShapeError("a traced tensor has no truth value while tracing", hint="use `where`")
+
+    def __len__(self) -> int:
+        if not self.shape or not isinstance(self.shape[0], int):
+            raise ShapeError(f"the length of {self.type} is not known while tracing")
+        return self.shape[0]
+
+    def __add__(self, other: Operand) -> Tensor:
+        return emit("add", self, other)
+
+    def __radd__(self, other: Operand) -> Tensor:
+        return emit("add", other, self)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return emit("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Tensor:
+        return emit("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        return emit("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Tensor:
+        return emit("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return emit("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return emit("div", other, self)
+
+    def __neg__(self) -> Tensor:
+        return emit("mul", self, -1)
+
+    def __matmul__(self, other: Operand) -> Tensor:
+        return emit("matmul", self, other)
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]  # makes a node
+        return emit("compare", self, other, how="eq")  # type: ignore[arg-type]  # checked there
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]  # makes a node
+        return emit("compare", self, other, how="ne")  # type: ignore[arg-type]  # checked there
+
+    def __lt__(self, other: Tensor | float) -> Tensor:
+        return emit("compare", self, other, how="lt")
+
+    def __le__(self, other: Tensor | float) -> Tensor:
+        return emit("compare", self, other, how="le")
+
+    def __gt__(self, other: Tensor | float) -> Tensor:
+        return emit("compare", self, other, how="gt")
+
+    def __ge__(self, other: Tensor | float) -> Tensor:
+        return emit("compare", self, other, how="ge")
+
+    def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
+        from samgraph.graph.indexing import take
+
+        return take(self, index if isinstance(index, tuple) else (index,))
+
+    def reshape(self, *shape: Dim) -> Tensor:
+        """The same elements in another shape; one dimension may be -1."""
+        return emit("reshape", self, shape=tuple(shape))
+
+    def transpose(self, *axes: int) -> Tensor:
+        """The axes in another order."""
+        return emit("transpose", self, axes=tuple(axes))
+
+
+def emit(op: str, *inputs: Operand | None, **attributes: Attribute) -> Tensor:
+    """Append one node; its type rule runs here, where the author can see the line.
+
+    Numbers and arrays become constants; a number takes the dtype of the first tensor. An
+    input or attribute of None is left out.
+    """
+    first = next((item for item in inputs if isinstance(item, Tensor)), None)
+    if first is None:
+        raise ShapeError(f"`{op}` needs at least one traced tensor", got=f"{len(inputs)} inputs")
+    return first.builder.emit(op, *inputs, like=first.dtype, **attributes)
+
+
+class Builder:
+    """Collects inputs, params and nodes while a model is traced."""
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self._inputs: dict[str, Value] = {}
+        self._params: dict[str, Value] = {}
+        self._nodes: list[Node] = []
+        self._exact = False
+
+    def input(self, name: str, type: TensorType | str) -> Tensor:
+        """Declare a graph input."""
+        return Tensor(self, self._declare(self._inputs, name, type))
+
+    def param(self, name: str, type: TensorType | str) -> Tensor:
+        """Declare a weight; declaring it again with the same type gives the same tensor."""
+        known = self._params.get(name)
+        wanted = parse_type(type) if isinstance(type, str) else type
+        if known is not None and known.type == wanted:
+            return Tensor(self, known)
+        return Tensor(self, self._declare(self._params, name, wanted))
+
+    def constant(self, value: Array | float | bool, dtype: DType | None = None) -> Tensor:
+        """A tensor whose value is part of the graph."""
+        wanted = None if dtype is None else numpy_dtype(dtype)
+        literal = Literal(np.asarray(value, wanted))
+        return self.emit("constant", value=literal, like=None)
+
+    def scope(self, known: Mapping[str, tuple[int, ...]] | None = None) -> Scope:
+        """The root of the model's names; `known` gives the shapes a checkpoint has."""
+        return Scope(self, "", known)
+
+    def exact(self) -> _Exact:
+        """``with builder.exact():`` marks the nodes made inside to stay in float32."""
+        return _Exact(self)
+
+    def emit(
+        self, op: str, *inputs: Operand | None, like: DType | None, **attributes: Attribute
+    ) -> Tensor:
+        """Append one node and return its result."""
+        values = tuple(self._operand(op, item, like) for item in inputs if item is not None)
+        kept = {key: value for key, value in attributes.items() if value is not None}
+        try:
+            type = infer(op, tuple(value.type for value in values), kept)
+        except (ShapeError, GraphError) as error:
+            error.add_note(f"  at:       {_author()}")
+            raise
+        result = Value(str(len(self._nodes)), type)
+        self._nodes.append(Node(op, values, kept, result, self._exact))
+        return Tensor(self, result)
+
+    def finish(self, outputs: Mapping[str, Tensor] | None = None, /, **named: Tensor) -> Graph:
+        """Freeze what was collected into a verified graph."""
+        wanted = {**(outputs or {}), **named}
+        if not wanted:
+            raise GraphError(f"graph `{self.name}` has no output", hint="finish(y=tensor)")
+        for key, tensor in wanted.items():
+            if tensor.builder is not self:
+                raise GraphError(f"output `{key}` belongs to another graph")
+        results = tuple((key, tensor.value) for key, tensor in wanted.items())
+        inputs, params = tuple(self._inputs.values()), tuple(self._params.values())
+        graph = Graph(self.name, inputs, params, tuple(self._nodes), results)
+        verify(graph)
+        return graph
+
+    def _declare(self, table: dict[str, Value], name: str, type: TensorType | str) -> Value:
+        if name in self._inputs or name in self._params:
+            raise GraphError(f"`{name}` is declared twice in graph `{self.name}`")
+        value = Value(name, parse_type(type) if isinstance(type, str) else type)
+        table[name] = value
+        return value
+
+    def _operand(self, op: str, item: Operand, like: DType | None) -> Value:
+        if isinstance(item, Tensor):
+            if item.builder is not self:
+                raise GraphError(f"`{op}`: {item!r} belongs to another graph")
+            return item.value
+        if isinstance(item, bool | int | float):
+            return self.constant(item, like or "f32").value
+        if isinstance(item, np.ndarray | np.generic):
+            return self.constant(np.asarray(item)).value
+        raise ShapeError(
+            f"`{op}` cannot take a `{item.__class__.__name__}`",
+            expected="a traced tensor, a number or an array",
+        )
+
+
+class _Exact:
+    """While open, new nodes are marked to stay in float32."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder, self._before = builder, False
+
+    def __enter__(self) -> None:
+        self._before, self._builder._exact = self._builder._exact, True
+
+    def __exit__(self, *_: object) -> None:
+        self._builder._exact = self._before
+
+
+class Scope:
+    """A place in the model. Its path is the prefix of the checkpoint keys used below it."""
+
+    __slots__ = ("builder", "known", "path")
+
+    def __init__(
+        self, builder: Builder, path: str, known: Mapping[str, tuple[int, ...]] | None
+    ) -> None:
+        self.builder, self.path, self.known = builder, path, known
+
+    def __truediv__(self, name: object) -> Scope:
+        return Scope(self.builder, f"{self.path}{name}.", self.known)
+
+    def weight(self, name: str, *shape: int, dtype: DType = "f32") -> Tensor:
+        """Declare the weight `path.name`; its shape must be the one the checkpoint has."""
+        key = self.path + name
+        if self.known is not None:
+            self._check(key, shape)
+        return self.builder.param(key, TensorType(shape, dtype))
+
+    def _check(self, key: str, shape: tuple[int, ...]) -> None:
+        known = self.known or {}
+        if key not in known:
+            near = ", ".join(get_close_matches(key, known, n=2)) or "none"
+            raise CheckpointError(
+                f"the checkpoint has no tensor `{key}`",
+                got=f"closest: {near}",
+                hint="is this checkpoint for another model size?",
+            )
+        if tuple(known[key]) != shape:
+            raise CheckpointError(
+                f"tensor `{key}` has another shape", got=list(known[key]), expected=list(shape)
+            )
+
+
+def trace(
+    name: str,
+    model: Callable[..., Tensor | Mapping[str, Tensor]],
+    inputs: Mapping[str, TensorType | str],
+    known: Mapping[str, tuple[int, ...]] | None = None,
+) -> Graph:
+    """Run ``model(scope, **inputs)`` once and return its graph.
+
+    A model that returns one tensor gives a graph whose output is called `output`.
+    """
+    builder = Builder(name)
+    tensors = {key: builder.input(key, type) for key, type in inputs.items()}
+    result = model(builder.scope(known), **tensors)
+    return builder.finish({"output": result} if isinstance(result, Tensor) else dict(result))
+
+
+def _author() -> str:
+    """The first line outside the tracing machinery: where the model's author wrote the call."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("samgraph.graph", "samgraph.ops")):
+            break
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"

@@ -1,0 +1,173 @@
+"""The graph: nodes in the order they run, each with one typed result.
+
+A graph is built once and never changed. Passes read one graph and build another, so the
+input of a pass is always there to compare with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from samgraph.errors import GraphError
+from samgraph.graph.dims import Dim, Expr
+from samgraph.graph.types import Array, TensorType, dtype_of
+
+
+class Literal:
+    """An array inside a graph. Equal arrays are equal literals; the array is read-only."""
+
+    __slots__ = ("_digest", "array")
+
+    def __init__(self, array: Array) -> None:
+        fixed = np.array(array, order="C", copy=array.flags.writeable or None)
+        fixed.flags.writeable = False
+        self.array: Array = fixed
+        self._digest: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """A short name that depends on dtype, shape and every byte."""
+        if self._digest is None:
+            state = hashlib.sha256(f"{dtype_of(self.array)}{self.array.shape}".encode())
+            state.update(self.array.tobytes())
+            self._digest = state.hexdigest()[:16]
+        return self._digest
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal):
+            return NotImplemented
+        same_type = self.array.dtype == other.array.dtype and self.array.shape == other.array.shape
+        return same_type and (self.array is other.array or self.digest == other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.array.dtype.name, self.array.shape))
+
+    def __repr__(self) -> str:
+        return f"Literal({self.array.dtype}, {self.array.shape})"
+
+
+Attribute: TypeAlias = "bool | int | float | str | Expr | Literal | tuple[Attribute, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One result in the graph; within a graph a name stands for one value."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """``result = op(*inputs, **attributes)``.
+
+    `exact` asks an engine to compute this node in float32 even in a lower-precision mode.
+    """
+
+    op: str
+    inputs: tuple[Value, ...]
+    attributes: Mapping[str, Attribute]
+    result: Value
+    exact: bool = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for nodes that compute the same thing."""
+        attributes = tuple(sorted(self.attributes.items(), key=lambda item: item[0]))
+        names = tuple(value.name for value in self.inputs)
+        return (self.op, names, attributes, self.result.type, self.exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A whole computation: named inputs and params, nodes in order, named outputs."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    params: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[tuple[str, Value], ...]
+    _cache: dict[str, object] = field(default_factory=dict, compare=False, repr=False, hash=False)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __str__(self) -> str:
+        from samgraph.graph.printer import print_graph
+
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        return f"<graph {self.name}: {len(self.nodes)} nodes, {len(self.params)} params>"
+
+    def _repr_svg_(self) -> str:
+        from samgraph.graph.picture import to_svg
+
+        return to_svg(self)
+
+    def input(self, name: str) -> Value:
+        """The input called `name`."""
+        for value in self.inputs:
+            if value.name == name:
+                return value
+        names = ", ".join(value.name for value in self.inputs)
+        raise GraphError(f"graph `{self.name}` has no input `{name}`", expected=names)
+
+    def output(self, name: str) -> Value:
+        """The output called `name`."""
+        for key, value in self.outputs:
+            if key == name:
+                return value
+        names = ", ".join(key for key, _ in self.outputs)
+        raise GraphError(f"graph `{self.name}` has no output `{name}`", expected=names)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The named dimensions of its inputs, sorted."""
+        found: set[str] = set()
+        for value in self.inputs:
+            found |= value.type.symbols
+        return tuple(sorted(found))
+
+    def producers(self) -> dict[str, Node]:
+        """The node that makes each value, by name."""
+        made = self._cache.get("producers")
+        if made is None:
+            made = self._cache["producers"] = {node.result.name: node for node in self.nodes}
+        return made  # type: ignore[return-value]  # the cache holds what its key says
+
+    def use_counts(self) -> dict[str, int]:
+        """How often each value is read, outputs included."""
+        counts: dict[str, int] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                counts[value.name] = counts.get(value.name, 0) + 1
+        for _, value in self.outputs:
+            counts[value.name] = counts.get(value.name, 0) + 1
+        return counts
+
+
+def dims_of(attribute: Attribute) -> Iterator[Dim]:
+    """Every dimension inside an attribute."""
+    if isinstance(attribute, tuple):
+        for part in attribute:
+            yield from dims_of(part)
+    elif isinstance(attribute, Expr) or (
+        isinstance(attribute, int) and not isinstance(attribute, bool)
+    ):
+        yield attribute
+
+
+def bind_attribute(attribute: Attribute, bindings: Mapping[str, int]) -> Attribute:
+    """The attribute with every symbol replaced by its value."""
+    if isinstance(attribute, tuple):
+        return tuple(bind_attribute(part, bindings) for part in attribute)
+    return attribute.evaluate(bindings) if isinstance(attribute, Expr) else attribute

@@ -1,0 +1,189 @@
+"""Text back to a graph: the inverse of `printer.print_graph`. Bad text is a `GraphError`."""
+
+import ast
+import base64
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from samgraph.errors import GraphError
+from samgraph.graph.dims import parse_dim
+from samgraph.graph.graph import Attribute, Graph, Literal, Node, Value
+from samgraph.graph.types import INTEGERS, Array, TensorType, numpy_dtype, parse_type
+from samgraph.graph.verifier import verify
+
+_HEAD = re.compile(r"graph ([\w.\-]+)\(")
+_DECLARED = re.compile(r"(param )?%([^\s:]+): (\w+\[.*\]),")
+_NODE = re.compile(r"%([^\s:]+): (\w+\[[^\]]*\]) = (exact )?(\w+)\((.*)\)")
+_RETURN = re.compile(r"return (.*)")
+_DATA = re.compile(r"#([0-9a-f]+) (\w+\[[\d,]*\]) (\S*)")
+_LITERAL = re.compile(r"(\w+\[[\d,]*\])\{(.*)\}")
+_KEYWORD = re.compile(r"(\w+)=(.*)", re.DOTALL)
+
+
+def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
+    """Read a printed graph.
+
+    `constants` gives, by digest, the arrays that the text does not carry.
+    """
+    lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    literals = {digest: Literal(array) for digest, array in (constants or {}).items()}
+    literals |= _read_data(lines)
+    body = iter([(n, line) for n, line in lines if not line.startswith("#")])
+    name = _expect(_HEAD, body, "graph NAME(")[1]
+    inputs, params = _read_declarations(body)
+    values = {value.name: value for value in (*inputs, *params)}
+    nodes: list[Node] = []
+    for number, line in body:
+        ending = _RETURN.fullmatch(line)
+        if ending:
+            outputs = _read_outputs(ending[1], values, number)
+            if next(body, (0, ""))[1] != "}":
+                raise GraphError("the text ends without a closing brace", expected="`}`")
+            graph = Graph(name, inputs, params, tuple(nodes), outputs)
+            verify(graph)
+            return graph
+        node = _read_node(line, number, values, literals)
+        values[node.result.name] = node.result
+        nodes.append(node)
+    raise GraphError(f"graph `{name}` has no `return` line")
+
+
+def _expect(pattern: re.Pattern[str], body: Iterator[tuple[int, str]], want: str) -> re.Match[str]:
+    number, line = next(body, (0, ""))
+    found = pattern.fullmatch(line)
+    if found is None:
+        raise GraphError(f"line {number} cannot be read", got=f"`{line}`", expected=f"`{want}`")
+    return found
+
+
+def _read_declarations(
+    body: Iterator[tuple[int, str]],
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    inputs: list[Value] = []
+    params: list[Value] = []
+    for number, line in body:
+        if line == ") {":
+            return tuple(inputs), tuple(params)
+        found = _DECLARED.fullmatch(line)
+        if found is None:
+            raise GraphError(f"line {number} is not a declaration", got=f"`{line}`")
+        value = Value(found[2], parse_type(found[3]))
+        (params if found[1] else inputs).append(value)
+    raise GraphError("the text ends inside the declarations", expected="`) {`")
+
+
+def _read_outputs(
+    text: str, values: Mapping[str, Value], number: int
+) -> tuple[tuple[str, Value], ...]:
+    outputs = []
+    for part in text.split(", "):
+        name, _, value = part.partition("=%")
+        if value not in values:
+            raise GraphError(f"line {number} returns an unknown value", got=f"`{part}`")
+        outputs.append((name, values[value]))
+    return tuple(outputs)
+
+
+def _read_node(
+    line: str, number: int, values: Mapping[str, Value], literals: Mapping[str, Literal]
+) -> Node:
+    found = _NODE.fullmatch(line)
+    if found is None:
+        raise GraphError(f"line {number} is not a node", got=f"`{line}`")
+    inputs: list[Value] = []
+    attributes: dict[str, Attribute] = {}
+    for part in split_arguments(found[5]):
+        keyword = _KEYWORD.fullmatch(part)
+        if part.startswith("%"):
+            if part[1:] not in values:
+                raise GraphError(f"line {number}: {part} is used before it is defined")
+            inputs.append(values[part[1:]])
+        elif keyword:
+            attributes[keyword[1]] = _read_attribute(keyword[2], number, literals)
+        else:
+            raise GraphError(f"line {number} has an argument that cannot be read", got=f"`{part}`")
+    result = Value(found[1], parse_type(found[2]))
+    return Node(found[4], tuple(inputs), attributes, result, bool(found[3]))
+
+
+def split_arguments(text: str) -> list[str]:
+    """Split at the commas that are not inside brackets or quotes."""
+    parts, depth, start, quoted = [], 0, 0, False
+    for at, letter in enumerate(text):
+        if letter == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += (letter in "([{") - (letter in ")]}")
+            if letter == "," and depth == 0:
+                parts.append(text[start:at].strip())
+                start = at + 1
+    return [*parts, text[start:].strip()] if text.strip() else []
+
+
+def _read_attribute(text: str, number: int, literals: Mapping[str, Literal]) -> Attribute:
+    if text.startswith("#"):
+        if text[1:] not in literals:
+            raise GraphError(
+                f"line {number}: the bytes of constant {text} are not in the text",
+                hint="print the graph with `data=True`, or pass `constants=`",
+            )
+        return literals[text[1:]]
+    literal = _LITERAL.fullmatch(text)
+    if literal:
+        return _read_literal(literal, number)
+    if text.startswith("(") and text.endswith(")"):
+        parts = [part for part in split_arguments(text[1:-1]) if part]
+        if len(parts) != 1 or text.endswith(",)"):
+            return tuple(_read_attribute(part, number, literals) for part in parts)
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        if text in ("inf", "-inf", "nan"):
+            return float(text)
+        return parse_dim(text)
+    if not isinstance(value, bool | int | float | str):
+        raise GraphError(f"line {number} has an attribute that cannot be read", got=f"`{text}`")
+    return value
+
+
+def _read_literal(found: re.Match[str], number: int) -> Literal:
+    type = parse_type(found[1])
+    texts = [part for part in found[2].split(",") if part]
+    try:
+        if type.dtype in INTEGERS:
+            array = np.array([int(part) for part in texts], numpy_dtype(type.dtype))
+        elif type.dtype == "bool":
+            array = np.array([part == "True" for part in texts], bool)
+        else:
+            array = np.array([float(part) for part in texts], numpy_dtype(type.dtype))
+        return Literal(array.reshape(_lengths(type)))
+    except (ValueError, OverflowError) as error:
+        raise GraphError(f"line {number} has a bad constant", got=f"`{found[0]}`") from error
+
+
+def _read_data(lines: list[tuple[int, str]]) -> dict[str, Literal]:
+    found: dict[str, Literal] = {}
+    for number, line in lines:
+        if not line.startswith("#"):
+            continue
+        data = _DATA.fullmatch(line)
+        if data is None:
+            raise GraphError(f"line {number} is not a constant's bytes")
+        type = parse_type(data[2])
+        try:
+            raw = zlib.decompress(base64.b85decode(data[3]))
+            array = np.frombuffer(raw, numpy_dtype(type.dtype)).reshape(_lengths(type))
+        except (ValueError, zlib.error) as error:
+            raise GraphError(f"line {number}: the bytes of #{data[1]} are damaged") from error
+        literal = Literal(array)
+        if literal.digest != data[1]:
+            raise GraphError(f"line {number}: the bytes of #{data[1]} are of another constant")
+        found[data[1]] = literal
+    return found
+
+
+def _lengths(type: TensorType) -> tuple[int, ...]:
+    return tuple(dim for dim in type.shape if isinstance(dim, int))

@@ -1,0 +1,74 @@
+"""The rules a graph keeps. Checked after building, after parsing and after every pass.
+
+1. Every name is defined once, and before it is used.
+2. Every op is in the table, and its type rule gives the type its result has.
+3. Every symbol comes from a dimension of an input, so that a run can tell its value.
+4. Outputs have different names and are defined.
+"""
+
+from collections.abc import Collection
+
+from samgraph.errors import GraphError, SamgraphError
+from samgraph.graph.binding import solvable_symbols
+from samgraph.graph.graph import Graph, Node, Value
+from samgraph.graph.registry import infer
+
+
+def verify(graph: Graph, legal: Collection[str] | None = None) -> None:
+    """Raise `GraphError` when `graph` breaks a rule, or uses an op that is not `legal`."""
+    known: dict[str, Value] = {}
+    for value in (*graph.inputs, *graph.params):
+        if value.name in known:
+            raise GraphError(f"%{value.name} is declared twice in graph `{graph.name}`")
+        known[value.name] = value
+    for value in graph.params:
+        if value.type.symbols:
+            raise GraphError(f"param %{value.name} has a symbolic shape", got=value.type)
+    symbols = _check_symbols(graph)
+    for node in graph.nodes:
+        _check_node(node, known, symbols)
+        if legal is not None and node.op not in legal:
+            raise GraphError(f"`{node.op}` is not legal at this stage, in: {show(node)}")
+        known[node.result.name] = node.result
+    names = [name for name, _ in graph.outputs]
+    if not names or len(set(names)) != len(names):
+        raise GraphError(f"graph `{graph.name}` needs outputs with different names", got=names)
+    for name, value in graph.outputs:
+        if known.get(value.name) != value:
+            raise GraphError(f"the output {name}=%{value.name} is never defined")
+
+
+def show(node: Node) -> str:
+    """One node as it prints."""
+    from samgraph.graph.printer import print_node
+
+    return print_node(node)
+
+
+def _check_symbols(graph: Graph) -> frozenset[str]:
+    solvable = solvable_symbols(graph.inputs)
+    unknown = set(graph.symbols) - solvable
+    if unknown:
+        raise GraphError(
+            f"no input of graph `{graph.name}` tells the value of `{sorted(unknown)[0]}`",
+            hint="give an input a dimension that is this symbol alone",
+        )
+    return solvable
+
+
+def _check_node(node: Node, known: dict[str, Value], symbols: frozenset[str]) -> None:
+    for value in node.inputs:
+        if value.name not in known:
+            raise GraphError(f"%{value.name} is used before it is defined, in: {show(node)}")
+        if known[value.name] != value:
+            raise GraphError(f"%{value.name} is used with another type, in: {show(node)}")
+    if node.result.name in known:
+        raise GraphError(f"%{node.result.name} is defined twice, in: {show(node)}")
+    try:
+        expected = infer(node.op, tuple(value.type for value in node.inputs), node.attributes)
+    except SamgraphError as error:
+        raise GraphError(f"{error}\n  in: {show(node)}") from error
+    if expected != node.result.type:
+        raise GraphError(f"the type rule of `{node.op}` gives {expected}, in: {show(node)}")
+    if expected.symbols - symbols:
+        raise GraphError(f"no input tells the value of a symbol of {expected}, in: {show(node)}")

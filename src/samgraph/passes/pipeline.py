@@ -1,0 +1,70 @@
+"""The passes in the order they run, for each engine. `optimise` checks the graph after each."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from samgraph.errors import GraphError, OptionError
+from samgraph.graph.graph import Graph
+from samgraph.graph.verifier import verify
+from samgraph.passes.absorb_value_projection import absorb_value_projection
+from samgraph.passes.drop_unused import drop_unused
+from samgraph.passes.fold_constants import fold_constants
+from samgraph.passes.fuse_attention import fuse_attention
+from samgraph.passes.fuse_linear_activation import fuse_linear_activation
+from samgraph.passes.merge_duplicates import merge_duplicates
+from samgraph.passes.merge_projections import merge_projections
+from samgraph.passes.simplify_movement import simplify_movement
+
+Pass = Callable[[Graph], Graph]
+Watch = Callable[[str, Graph], None]
+
+PASSES: dict[str, Pass] = {
+    step.__name__: step
+    for step in (
+        drop_unused,
+        fold_constants,
+        merge_duplicates,
+        simplify_movement,
+        fuse_attention,
+        absorb_value_projection,
+        fuse_linear_activation,
+        merge_projections,
+    )
+}
+
+# merge_projections is for engines that launch a kernel per node. OpenVINO loses more by copying
+# the slices than it gains by one larger product, so its list leaves it out.
+_COMMON = tuple(name for name in PASSES if name != "merge_projections")
+PIPELINES: dict[str, tuple[str, ...]] = {
+    "reference": (),
+    "openvino": _COMMON,
+    "torch": tuple(PASSES),
+    "onnx": _COMMON,
+}
+
+
+def passes_for(
+    engine: str, *, without: Collection[str] = (), also: Collection[str] = ()
+) -> tuple[Pass, ...]:
+    """The passes an engine wants, less those switched off, plus those asked for."""
+    for name in (*without, *also):
+        if name not in PASSES:
+            raise OptionError(f"there is no pass `{name}`", expected=", ".join(PASSES))
+    wanted = {*PIPELINES.get(engine, ()), *also} - set(without)
+    return tuple(step for name, step in PASSES.items() if name in wanted)
+
+
+def optimise(graph: Graph, passes: Sequence[Pass], watch: Watch | None = None) -> Graph:
+    """Run `passes` in order, checking the graph after each so that the guilty one is named.
+
+    `watch` is called with the name of each pass and the graph after it.
+    """
+    verify(graph)
+    for step in passes:
+        graph = step(graph)
+        try:
+            verify(graph)
+        except GraphError as error:
+            raise GraphError(f"after pass `{step.__name__}`: {error}") from error
+        if watch is not None:
+            watch(step.__name__, graph)
+    return graph

@@ -1,0 +1,101 @@
+"""The tool passes are written with: copies a graph node by node, with replacements."""
+
+from collections.abc import Mapping
+
+from samgraph.graph.graph import Attribute, Graph, Literal, Node, Value
+from samgraph.graph.registry import infer
+from samgraph.graph.types import Array
+
+
+class Rewriter:
+    """Builds the graph that a pass returns.
+
+    Old values are looked up through `new`, so that what a pass replaced is read by everyone
+    who read the original.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._nodes: list[Node] = []
+        self._made: dict[str, Node] = {}
+        self._moved: dict[str, Value] = {}
+        self._count = 0
+
+    def new(self, old: Value) -> Value:
+        """What stands for a value of the old graph."""
+        return self._moved.get(old.name, old)
+
+    def maker(self, value: Value) -> Node | None:
+        """The node that makes a value of the new graph; None for inputs and params."""
+        return self._made.get(value.name)
+
+    def constant_of(self, value: Value) -> Array | None:
+        """The array of a new value that is a constant."""
+        node = self.maker(value)
+        if node is None or node.op != "constant":
+            return None
+        literal = node.attributes["value"]
+        return literal.array if isinstance(literal, Literal) else None
+
+    def emit(self, op: str, *inputs: Value, exact: bool = False, **attributes: Attribute) -> Value:
+        """Append a new node, whose inputs are values of the new graph."""
+        type = infer(op, tuple(value.type for value in inputs), attributes)
+        self._count += 1
+        return self._append(Node(op, inputs, attributes, Value(f"new.{self._count}", type), exact))
+
+    def keep(self, node: Node) -> Value:
+        """Copy a node of the old graph, reading what its inputs have become."""
+        inputs = tuple(self.new(value) for value in node.inputs)
+        return self._append(Node(node.op, inputs, node.attributes, node.result, node.exact))
+
+    def replace(self, old: Value, new: Value) -> None:
+        """From now on, `new` stands for the old value."""
+        self._moved[old.name] = new
+
+    def finish(self) -> Graph:
+        """The new graph, without nodes nobody reads, its values numbered again."""
+        outputs = tuple((name, self.new(value)) for name, value in self.graph.outputs)
+        graph = self.graph
+        return renumber(
+            Graph(graph.name, graph.inputs, graph.params, _needed(self._nodes, outputs), outputs)
+        )
+
+    def _append(self, node: Node) -> Value:
+        self._nodes.append(node)
+        self._made[node.result.name] = node
+        return node.result
+
+
+def _needed(nodes: list[Node], outputs: tuple[tuple[str, Value], ...]) -> tuple[Node, ...]:
+    needed = {value.name for _, value in outputs}
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if node.result.name in needed:
+            kept.append(node)
+            needed.update(value.name for value in node.inputs)
+    return tuple(reversed(kept))
+
+
+def renumber(graph: Graph) -> Graph:
+    """Name the results %0, %1, ... in order."""
+    names: dict[str, Value] = {}
+
+    def named(value: Value) -> Value:
+        return names.get(value.name, value)
+
+    nodes: list[Node] = []
+    for number, node in enumerate(graph.nodes):
+        inputs = tuple(named(value) for value in node.inputs)
+        result = Value(str(number), node.result.type)
+        nodes.append(Node(node.op, inputs, node.attributes, result, node.exact))
+        names[node.result.name] = result
+    outputs = tuple((name, named(value)) for name, value in graph.outputs)
+    return Graph(graph.name, graph.inputs, graph.params, tuple(nodes), outputs)
+
+
+def with_params(graph: Graph, params: Mapping[str, Value]) -> Graph:
+    """The graph with only the params that it reads, in their order, taken from `params`."""
+    read = {value.name for node in graph for value in node.inputs}
+    read |= {value.name for _, value in graph.outputs}
+    kept = tuple(value for name, value in params.items() if name in read)
+    return Graph(graph.name, graph.inputs, kept, graph.nodes, graph.outputs)

@@ -1,0 +1,44 @@
+"""simplify_movement: join or remove nodes that only move elements about.
+
+%0 = transpose(%x, axes=(1,0,2))    %0 = reshape(%x, shape=(6,4))
+%1 = transpose(%0, axes=(1,0,2))    return y=%0
+%2 = reshape(%1, shape=(2,12))  =>
+%3 = reshape(%2, shape=(6,4))
+return y=%3
+"""
+
+from samgraph.graph.graph import Graph, Node, Value
+from samgraph.passes.rewriter import Rewriter
+
+
+def simplify_movement(graph: Graph) -> Graph:
+    """Walk forward, so that chains fold step by step."""
+    rewriter = Rewriter(graph)
+    for node in graph:
+        result = rewriter.keep(node)
+        if node.op in ("reshape", "transpose", "expand", "cast"):
+            rewriter.replace(node.result, _simpler(rewriter, node, result))
+    return rewriter.finish()
+
+
+def _simpler(rewriter: Rewriter, node: Node, result: Value) -> Value:
+    source = rewriter.new(node.inputs[0])
+    before = rewriter.maker(source)
+    if before is not None and before.op == node.op == "reshape":
+        source = before.inputs[0]
+        if source.type == result.type:
+            return source
+        return rewriter.emit("reshape", source, shape=result.type.shape)
+    if before is not None and before.op == node.op == "transpose":
+        order = tuple(_axes(before)[axis] for axis in _axes(node))
+        if order == tuple(range(len(order))):
+            return before.inputs[0]
+        return rewriter.emit("transpose", before.inputs[0], axes=order)
+    still = node.op != "transpose" or _axes(node) == tuple(range(source.type.rank))
+    return source if still and source.type == result.type else result
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    axes = node.attributes["axes"]
+    rank = node.result.type.rank
+    return tuple(int(str(axis)) % rank for axis in axes) if isinstance(axes, tuple) else ()

@@ -1,0 +1,49 @@
+"""Which engine and precision to use here, with a sentence that says why."""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from samgraph.engines import Engine, EngineOptions, find_engine
+from samgraph.errors import EngineError, OptionError, SamgraphWarning
+from samgraph.runtime.options import CompileOptions
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An engine with its options, and the reason in words."""
+
+    engine: Engine
+    options: EngineOptions
+    reason: str
+
+
+def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
+    """The engine for a device; `memory` is where answers about this machine are kept."""
+    if device not in DEVICES:
+        raise OptionError(f"there is no device `{device}`", expected=", ".join(DEVICES))
+    if device == "cuda":
+        raise EngineError(
+            "no engine of this version runs on CUDA", hint='use device="cpu" or device="auto"'
+        )
+    name = options.engine or "openvino"
+    engine = find_engine(name)
+    threads = options.chosen_threads
+    reason = f"{name} on the cpu, {threads} thread{'s' * (threads > 1)}"
+    if name == "reference":
+        return Choice(engine, EngineOptions("fp32", 1), "the numpy reference, one thread: slow")
+    if options.precision == "fp32":
+        return Choice(engine, EngineOptions("fp32", threads), f"{reason}, fp32")
+    allowed, why = _bf16_verdict(engine, memory)
+    if allowed:
+        return Choice(engine, EngineOptions("bf16", threads), f"{reason}, bf16: {why}")
+    warnings.warn(f"using fp32: {why}", SamgraphWarning, stacklevel=4)
+    return Choice(engine, EngineOptions("fp32", threads), f"{reason}, fp32: {why}")
+
+
+def _bf16_verdict(engine: Engine, memory: Path | None) -> tuple[bool, str]:
+    from samgraph.engines.openvino.bf16 import bf16_verdict
+
+    return bf16_verdict(memory, engine.version())

@@ -1,0 +1,168 @@
+"""Sessions: where graphs are compiled and run.
+
+session = Session("cpu", CompileOptions(threads=2))
+compiled = session.compile(graph, weights)
+outputs = compiled.run(x=array)
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from samgraph.engines import EngineOptions, MemoryUsage, Program
+from samgraph.engines.decompositions import decompose
+from samgraph.errors import CheckpointError, EngineError, InputError
+from samgraph.graph.binding import bind
+from samgraph.graph.graph import Graph
+from samgraph.graph.types import Array, numpy_dtype, type_of
+from samgraph.graph.verifier import verify
+from samgraph.passes import fold_params, optimise, passes_for
+from samgraph.passes.pipeline import Watch
+from samgraph.runtime.cache import GraphCache, cache_key, default_cache_dir
+from samgraph.runtime.devices import choose
+from samgraph.runtime.options import CompileOptions
+
+
+class CompiledGraph:
+    """A graph ready to run. `run` may be called from several threads at once."""
+
+    def __init__(self, source: Graph, optimised: Graph, program: Program, reason: str) -> None:
+        self.source, self.optimised, self.reason = source, optimised, reason
+        self._program = program
+        self._fixed = {
+            value.name: (numpy_dtype(value.type.dtype), value.type.shape) for value in source.inputs
+        }
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.source.name}: {self.reason}>"
+
+    def run(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> dict[str, Array]:
+        """Named inputs to named outputs; the arrays that come back are the caller's own."""
+        given: dict[str, Array] = {**inputs, **named} if inputs else named
+        self._check(given)
+        return self._program.run(given)
+
+    def memory(self) -> MemoryUsage:
+        """Bytes the compiled graph holds."""
+        return self._program.memory()
+
+    def _check(self, given: dict[str, Array]) -> None:
+        """Names, dtypes and shapes; makes arrays contiguous in place."""
+        if given.keys() != self._fixed.keys():
+            raise _wrong_names(self.source, given)
+        symbolic = False
+        for name, (dtype, shape) in self._fixed.items():
+            array = given[name]
+            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+                raise _wrong_type(self.source, name, array)
+            symbolic = symbolic or array.shape != shape
+            if not array.flags.c_contiguous:
+                given[name] = np.ascontiguousarray(array)
+        if symbolic:
+            bind(self.source.inputs, {name: array.shape for name, array in given.items()})
+
+
+class Session:
+    """Compiles graphs for one device with one set of options."""
+
+    def __init__(self, device: str = "auto", options: CompileOptions | None = None) -> None:
+        self.options = options or CompileOptions()
+        named = self.options.cache_dir
+        self._folder = default_cache_dir() if named is None else Path(named)
+        memory = self._folder / "machine.json" if self.options.cache else None
+        self._choice = choose(device, self.options, memory)
+
+    @property
+    def reason(self) -> str:
+        """What was chosen, and why, in one sentence."""
+        return self._choice.reason
+
+    def optimise(self, graph: Graph, watch: Watch | None = None) -> Graph:
+        """The graph after this session's passes; `watch` sees it after each."""
+        profile, engine = self.options.chosen_profile, self._choice.engine
+        passes = passes_for(engine.name, without=profile.without, also=profile.also)
+        return decompose(optimise(graph, passes, watch), engine.lacks)
+
+    def compile(self, graph: Graph, weights: Mapping[str, Array] | None = None) -> CompiledGraph:
+        """Optimise and compile; from the cache where it was done before."""
+        engine, options = self._choice.engine, self._choice.options
+        bound = _check_weights(graph, weights or {})
+        optimised = self.optimise(graph)
+        if engine.name != "reference":
+            optimised, bound = fold_params(optimised, bound)
+        _check_legal(optimised, engine.name, engine.dtypes, engine.lacks)
+        program = self._program(optimised, bound, options)
+        return CompiledGraph(graph, optimised, program, self._choice.reason)
+
+    def _program(
+        self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
+    ) -> Program:
+        engine = self._choice.engine
+        if not self.options.cache or engine.name == "reference":
+            return engine.compile(graph, weights, options)
+        cache = GraphCache(self._folder)
+        key = cache_key(graph, weights, engine.name, engine.version(), str(options))
+        data = cache.load(key)
+        if data is not None:
+            return engine.restore(graph, data, options)
+        program = engine.compile(graph, weights, options)
+        exported = program.export()
+        if exported is not None:
+            cache.store(key, exported)
+        return program
+
+
+def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights this graph reads, each of the type it wants."""
+    missing = [value.name for value in graph.params if value.name not in weights]
+    if missing:
+        shown = ", ".join(missing[:3])
+        raise CheckpointError(
+            f"graph `{graph.name}` needs {len(missing)} weights that were not given", got=shown
+        )
+    bound: dict[str, Array] = {}
+    for value in graph.params:
+        array = np.ascontiguousarray(weights[value.name])
+        if type_of(array) != value.type:
+            raise CheckpointError(
+                f"weight `{value.name}` has the wrong type",
+                got=type_of(array),
+                expected=value.type,
+            )
+        bound[value.name] = array
+    return bound
+
+
+def _check_legal(graph: Graph, engine: str, dtypes: frozenset[str], lacks: object) -> None:
+    """Refuse before compiling what the engine does not promise."""
+    verify(graph)
+    for value in (*graph.inputs, *graph.params, *(node.result for node in graph)):
+        if value.type.dtype not in dtypes:
+            raise EngineError(
+                f"engine `{engine}` has no {value.type.dtype}",
+                got=f"%{value.name}: {value.type}",
+                expected=", ".join(sorted(dtypes)),
+            )
+
+
+def _wrong_names(graph: Graph, given: Mapping[str, Array]) -> InputError:
+    wanted = {value.name for value in graph.inputs}
+    missing, extra = sorted(wanted - given.keys()), sorted(given.keys() - wanted)
+    parts = [f"missing `{name}`" for name in missing] + [f"unknown `{name}`" for name in extra]
+    inputs = ", ".join(f"{value.name}: {value.type}" for value in graph.inputs)
+    return InputError(
+        f"the inputs of graph `{graph.name}` do not fit", got=", ".join(parts), expected=inputs
+    )
+
+
+def _wrong_type(graph: Graph, name: str, array: object) -> InputError:
+    expected = graph.input(name).type
+    if not isinstance(array, np.ndarray):
+        return InputError(
+            f"input `{name}` is not a numpy array", got=type(array).__name__, expected=expected
+        )
+    hint = f"{name}.astype(numpy.{numpy_dtype(expected.dtype)})"
+    return InputError(
+        f"input `{name}` has the wrong dtype", got=array.dtype, expected=expected, hint=hint
+    )
