@@ -1,0 +1,97 @@
+"""Hiera, the trunk of the image encoder (section 4, "image encoder"; Ryali et al. 2023).
+
+    image -> patches + position -> blocks in four stages -> one feature map for each stage
+
+A block is attention, in windows or global, then an MLP, both with a shortcut. The first block
+of a stage halves the grid: its queries are max-pooled 2 x 2, and its width doubles. Windows that
+do not divide the grid are padded with zeros after the norm; padded tokens take part.
+
+Shapes: B images, H W grid, C channels, T tokens of a window.
+"""
+
+from samgraph import ops
+from samgraph.graph import Scope, Tensor
+from samgraph.sam2.config import Sam2Config
+from samgraph.sam2.layers import conv2d, layer_norm, linear, mlp, width
+from samgraph.sam2.windows import partition, unpartition
+
+_EPS = 1e-6
+
+
+def hiera(at: Scope, config: Sam2Config, image: Tensor) -> list[Tensor]:
+    """The last map of every stage, finest first: [B, 3, S, S] -> [B, H, W, C] each."""
+    x = patches(at / "patch_embed", config, image)
+    x = x + positions(at, config)
+    maps = []
+    for i, (stage, window, pools) in enumerate(block_plan(config)):
+        channels, heads = config.stage_channels[stage], config.heads * 2**stage
+        x = block(at / "blocks" / i, x, channels, heads, window, pools, config.mlp_ratio)
+        if i + 1 == sum(config.stages[: stage + 1]):
+            maps.append(x)
+    return maps
+
+
+def patches(at: Scope, config: Sam2Config, image: Tensor) -> Tensor:
+    """A 7 x 7 convolution with stride 4: [B, 3, S, S] -> [B, S/4, S/4, C]."""
+    return conv2d(at / "proj", image, config.embed_dim, 7, stride=4, padding=3).transpose(
+        0, 2, 3, 1
+    )
+
+
+def positions(at: Scope, config: Sam2Config) -> Tensor:
+    """A small background, enlarged, plus a window, repeated: [1, S/4, S/4, C]."""
+    side, window = config.image_size // 4, config.windows[0]
+    background = at.weight("pos_embed", 1, config.embed_dim, *config.background_size)
+    local = at.weight("pos_embed_window", 1, config.embed_dim, window, window)
+    repeated = ops.tile(local, 1, 1, side // window, side // window)
+    whole = ops.resize(background, (side, side), how="bicubic") + repeated
+    return whole.transpose(0, 2, 3, 1)
+
+
+def block_plan(config: Sam2Config) -> list[tuple[int, int, bool]]:
+    """Stage, window (0: global) and whether it pools, for every block.
+
+    A pooling block still has the window of the stage before it.
+    """
+    plan: list[tuple[int, int, bool]] = []
+    for stage, count in enumerate(config.stages):
+        for i in range(count):
+            pools = stage > 0 and i == 0
+            window = config.windows[stage - 1 if pools else stage]
+            number = len(plan)
+            plan.append((stage, 0 if number in config.global_blocks else window, pools))
+    return plan
+
+
+def block(
+    at: Scope, x: Tensor, channels: int, heads: int, window: int, pools: bool, mlp_ratio: int
+) -> Tensor:
+    """One block: [B, H, W, C] -> [B, H, W, C], or [B, H/2, W/2, 2C] where it pools."""
+    normal = layer_norm(at / "norm1", x, eps=_EPS)
+    shortcut = pool(linear(at / "proj", normal, channels)) if pools else x
+    x = shortcut + windowed_attention(at / "attn", normal, channels, heads, window, pools)
+    hidden = layer_norm(at / "norm2", x, eps=_EPS)
+    return x + mlp(at / "mlp", hidden, (channels * mlp_ratio, channels), gelu=True)
+
+
+def windowed_attention(
+    at: Scope, x: Tensor, channels: int, heads: int, window: int, pools: bool
+) -> Tensor:
+    """Attention inside each window, or over the whole map when `window` is 0."""
+    H, W = width(x, 1), width(x, 2)
+    h, w = (window, window) if window else (H, W)
+    qkv = linear(at / "qkv", partition(x, h, w), 3 * channels)
+    q, k, v = (qkv[..., i * channels : (i + 1) * channels] for i in range(3))
+    tokens = h * w
+    if pools:
+        q, h, w, H, W = pool(q), h // 2, w // 2, H // 2, W // 2
+    q, k, v = q.reshape(-1, h * w, channels), *(y.reshape(-1, tokens, channels) for y in (k, v))
+    y = ops.attention(q, k, v, heads=heads, scale=(channels // heads) ** -0.5)
+    y = linear(at / "proj", y, channels)
+    return unpartition(y.reshape(-1, h, w, channels), x.shape[0], H, W)
+
+
+def pool(x: Tensor) -> Tensor:
+    """The largest of each 2 x 2: [B, H, W, C] -> [B, H/2, W/2, C]."""
+    quads = x.reshape(x.shape[0], width(x, 1) // 2, 2, width(x, 2) // 2, 2, width(x))
+    return ops.reduce(quads, (2, 4), how="max")

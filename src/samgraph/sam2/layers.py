@@ -1,0 +1,67 @@
+"""The words the model is written in: layers whose weights come from a scope.
+
+Shapes: ... any leading axes, C channels, T tokens, N images, H W grid.
+"""
+
+from collections.abc import Sequence
+
+from samgraph import ops
+from samgraph.graph import Scope, Tensor
+
+
+def linear(at: Scope, x: Tensor, out: int) -> Tensor:
+    """A learned affine map: [..., C] -> [..., out]."""
+    return ops.linear(x, at.weight("weight", out, width(x)), at.weight("bias", out))
+
+
+def layer_norm(at: Scope, x: Tensor, *, eps: float) -> Tensor:
+    """Normalisation over the last axis: [..., C] -> [..., C]."""
+    C = width(x)
+    return ops.layer_norm(x, at.weight("weight", C), at.weight("bias", C), eps=eps)
+
+
+def layer_norm_2d(at: Scope, x: Tensor) -> Tensor:
+    """Normalisation over channels at each pixel: [N, C, H, W] -> [N, C, H, W]."""
+    C = width(x, axis=1)
+    return ops.layer_norm_2d(x, at.weight("weight", C), at.weight("bias", C), eps=1e-6)
+
+
+def conv2d(
+    at: Scope, x: Tensor, out: int, kernel: int, *, stride: int = 1, padding: int = 0
+) -> Tensor:
+    """A square convolution: [N, C, H, W] -> [N, out, H', W']."""
+    weight = at.weight("weight", out, width(x, axis=1), kernel, kernel)
+    bias = at.weight("bias", out)
+    return ops.conv2d(x, weight, bias, stride=(stride, stride), padding=(padding, padding))
+
+
+def conv_transpose2d(at: Scope, x: Tensor, out: int, factor: int) -> Tensor:
+    """Upscaling by `factor` without overlap: [N, C, H, W] -> [N, out, H*factor, W*factor]."""
+    weight = at.weight("weight", width(x, axis=1), out, factor, factor)
+    return ops.conv_transpose2d(x, weight, at.weight("bias", out), stride=(factor, factor))
+
+
+def mlp(at: Scope, x: Tensor, widths: Sequence[int], *, gelu: bool = False) -> Tensor:
+    """Linear maps with an activation between: [..., C] -> [..., widths[-1]]."""
+    for i, out in enumerate(widths):
+        x = linear(at / "layers" / i, x, out)
+        if i < len(widths) - 1:
+            x = ops.gelu(x) if gelu else ops.relu(x)
+    return x
+
+
+def to_tokens(x: Tensor) -> Tensor:
+    """An image as tokens, row by row: [N, C, H, W] -> [N, H*W, C]."""
+    N, C, H, W = x.shape
+    return x.reshape(N, C, H * W).transpose(0, 2, 1)
+
+
+def to_image(x: Tensor, H: int, W: int) -> Tensor:
+    """Tokens as an image: [N, H*W, C] -> [N, C, H, W]."""
+    N, _, C = x.shape
+    return x.transpose(0, 2, 1).reshape(N, C, H, W)
+
+
+def width(x: Tensor, axis: int = -1) -> int:
+    """A number of channels, which is always known."""
+    return int(str(x.shape[axis]))

@@ -1,0 +1,49 @@
+"""Fixed position encodings: tables of sines that depend on nothing learned.
+
+`sine_grid` belongs to the neck and the memory encoder; the prompt encoder has its own, random
+Fourier one (see prompts), and memory attention turns its channels instead (ops.axial_rope).
+"""
+
+import numpy as np
+
+from samgraph import ops
+from samgraph.graph import Array, Tensor
+
+_TEMPERATURE = 10000.0
+
+
+def sine_grid(channels: int, height: int, width: int) -> Array:
+    """The encoding of every place of a grid: [channels, height, width].
+
+    The first half of the channels tells the row, the second the column; sine and cosine
+    alternate. Places run from 1 to n and are scaled to a whole turn.
+    """
+    rows, columns = _sines(channels // 2, height), _sines(channels // 2, width)
+    shape = (height, width, channels // 2)
+    both = [np.broadcast_to(rows[:, None], shape), np.broadcast_to(columns[None], shape)]
+    return np.concatenate(both, -1).transpose(2, 0, 1).astype(np.float32)
+
+
+def _sines(channels: int, length: int) -> Array:
+    """[length, channels]: sine and cosine of each place at falling frequencies, interleaved."""
+    places = np.arange(1, length + 1, dtype=np.float32)
+    places = places / (places[-1] + np.float32(1e-6)) * np.float32(2 * np.pi)
+    angles = places[:, None] / _periods(channels)
+    result = np.empty((length, channels), np.float32)
+    result[:, 0::2], result[:, 1::2] = np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])
+    return result
+
+
+def sine_time(times: Tensor, channels: int) -> Tensor:
+    """The encoding of distances in time: [..., Q] -> [..., Q, channels].
+
+    Unlike on the grid, all sines come first, then all cosines.
+    """
+    angles = times[..., None] / _periods(channels // 2)
+    return ops.concat([ops.sin(angles), ops.cos(angles)], axis=-1)
+
+
+def _periods(channels: int) -> Array:
+    """One period for each channel; neighbours share theirs."""
+    steps = 2 * (np.arange(channels) // 2) / channels
+    return (_TEMPERATURE**steps).astype(np.float32)

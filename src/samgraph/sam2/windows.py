@@ -1,0 +1,32 @@
+"""Windows: cutting a map into squares that attend by themselves, and putting it together again.
+
+Shapes: B images, H W grid, h w window, n windows of an image.
+"""
+
+from samgraph import ops
+from samgraph.graph import Dim, Tensor
+from samgraph.sam2.layers import width
+
+
+def partition(x: Tensor, h: int, w: int) -> Tensor:
+    """Zero-pad to whole windows and cut: [B, H, W, C] -> [B*n, h, w, C]."""
+    B, C = x.shape[0], width(x)
+    H, W = width(x, 1), width(x, 2)
+    if (h, w) == (H, W):
+        return x
+    rows, columns = -(-H // h), -(-W // w)
+    if (rows * h, columns * w) != (H, W):
+        x = ops.pad(x, (0, 0, 0, 0), (0, rows * h - H, columns * w - W, 0))
+    cut = x.reshape(B, rows, h, columns, w, C).transpose(0, 1, 3, 2, 4, 5)
+    return cut.reshape(B * (rows * columns), h, w, C)
+
+
+def unpartition(x: Tensor, B: Dim, H: int, W: int) -> Tensor:
+    """The inverse, without the padding: [B*n, h, w, C] -> [B, H, W, C]."""
+    h, w, C = width(x, 1), width(x, 2), width(x)
+    if (h, w) == (H, W):
+        return x
+    rows, columns = -(-H // h), -(-W // w)
+    whole = x.reshape(B, rows, columns, h, w, C).transpose(0, 1, 3, 2, 4, 5)
+    whole = whole.reshape(B, rows * h, columns * w, C)
+    return whole if (rows * h, columns * w) == (H, W) else whole[:, :H, :W]
