@@ -11,6 +11,7 @@ from samgraph.graph.types import Array, DType, numpy_dtype
 from samgraph.graph.verifier import verify
 from samgraph.ops.axial_rope import rotation_tables
 from samgraph.ops.resize import weights as resize_weights
+from samgraph.passes.merge_duplicates import merge_duplicates
 from samgraph.passes.rewriter import Rewriter
 
 
@@ -24,7 +25,7 @@ def decompose(graph: Graph, lacks: Mapping[str, Decomposition]) -> Graph:
             rewriter.replace(node.result, lacks[node.op](rewriter, node))
         else:
             rewriter.keep(node)
-    simpler = rewriter.finish()
+    simpler = merge_duplicates(rewriter.finish())
     verify(simpler)
     return simpler
 
@@ -39,37 +40,66 @@ def layer_norm_2d(rewriter: Rewriter, node: Node) -> Value:
 
 
 def axial_rope(rewriter: Rewriter, node: Node) -> Value:
-    """Even and odd channels apart, four products with the tables, together again."""
+    """``x * cos + swapped x * sin``, where swapping exchanges the two channels of each pair.
+
+    Where `x` comes from a linear map, the swapped one is a second linear map with its rows
+    exchanged: a narrow product costs less than moving wide keys about.
+    """
     x = rewriter.new(node.inputs[0])
-    heads, unturned = _integer(node, "heads"), _dim(node, "unturned")
-    height, width = _pair(node, "grid")
-    front, tokens, channels = x.type.shape[:-2], x.type.shape[-2], x.type.shape[-1]
-    size = int(str(channels)) // heads
-    frames = divide(tokens - unturned, height * width)
+    (height, width), unturned = _pair(node, "grid"), _dim(node, "unturned")
+    tokens = x.type.shape[-2]
+    turned = tokens - unturned
+    parts = [(0, turned), (turned, tokens)] if unturned != 0 else [(0, tokens)]
+    straight = [_rows_of(rewriter, x, start, end, node.exact) for start, end in parts]
+    crossed = _rows_of(rewriter, x, *parts[0], node.exact, swap=True)
+    frames = divide(turned, height * width)
     if frames is None:
         raise AssertionError("the type rule of axial_rope lets only whole frames through")
-    turned = x if unturned == 0 else _tokens(rewriter, x, 0, tokens - unturned)
-    pairs = (*front, frames, height * width, heads, size // 2, 2)
-    split = rewriter.emit("reshape", turned, exact=node.exact, shape=pairs)
-    a, b = (_last(rewriter, split, i) for i in (0, 1))
-    tables = rotation_tables((height, width), size, _number(node, "theta"))
-    cos, sin = (_constant(rewriter, t[:, None, :, None], x.type.dtype) for t in tables)
-
-    def times(left: Value, right: Value) -> Value:
-        return rewriter.emit("mul", left, right, exact=node.exact)
-
-    first = rewriter.emit("sub", times(a, cos), times(b, sin), exact=node.exact)
-    second = rewriter.emit("add", times(a, sin), times(b, cos), exact=node.exact)
-    both = rewriter.emit("concat", first, second, exact=node.exact, axis=-1)
-    whole = rewriter.emit("reshape", both, exact=node.exact, shape=turned.type.shape)
-    if unturned == 0:
+    split = (*x.type.shape[:-2], frames, height * width, x.type.shape[-1])
+    cos, sin = _rotation(rewriter, node, x)
+    terms = []
+    for value, table in ((straight[0], cos), (crossed, sin)):
+        framed = rewriter.emit("reshape", value, exact=node.exact, shape=split)
+        terms.append(rewriter.emit("mul", framed, table, exact=node.exact))
+    total = rewriter.emit("add", *terms, exact=node.exact)
+    whole = rewriter.emit("reshape", total, exact=node.exact, shape=straight[0].type.shape)
+    if len(parts) == 1:
         return whole
-    rest = _tokens(rewriter, x, tokens - unturned, tokens)
-    return rewriter.emit("concat", whole, rest, exact=node.exact, axis=-2)
+    return rewriter.emit("concat", whole, straight[1], exact=node.exact, axis=-2)
+
+
+def _rows_of(
+    rewriter: Rewriter, x: Value, start: Dim, end: Dim, exact: bool, *, swap: bool = False
+) -> Value:
+    """Some tokens of `x`, with neighbouring channels exchanged if asked."""
+    channels = np.arange(int(str(x.type.shape[-1])))
+    order = _constant(rewriter, channels ^ 1, "i64") if swap else None
+    made = rewriter.maker(x)
+    if made is None or made.op != "linear" or made.attributes.get("activation", "none") != "none":
+        rows = _tokens(rewriter, x, start, end, exact)
+        if order is None:
+            return rows
+        return rewriter.emit("gather", rows, order, exact=exact, axis=-1, batch=0)
+    source, *weights = made.inputs
+    if order is not None:
+        weights = [rewriter.emit("gather", value, order, axis=0, batch=0) for value in weights]
+    rows = _tokens(rewriter, source, start, end, exact)
+    return rewriter.emit("linear", rows, *weights, exact=exact)
+
+
+def _rotation(rewriter: Rewriter, node: Node, x: Value) -> tuple[Value, Value]:
+    """Cosines, and sines with the sign of their channel: two [h*w, C] tables."""
+    heads = _integer(node, "heads")
+    size = int(str(x.type.shape[-1])) // heads
+    cos, sin = rotation_tables(_pair(node, "grid"), size, _number(node, "theta"))
+    signed = np.stack([-sin, sin], -1).reshape(len(sin), size)
+    tables = np.repeat(cos, 2, axis=1), signed
+    first, second = (_constant(rewriter, np.tile(t, (1, heads)), x.type.dtype) for t in tables)
+    return first, second
 
 
 def antialiased_resize(rewriter: Rewriter, node: Node) -> Value:
-    """Two products with constant weights; other resizes stay as they are."""
+    """Two products with constant weights; resizes of other kinds or sizes stay as they are."""
     x = rewriter.new(node.inputs[0])
     how, antialias = str(node.attributes["how"]), bool(node.attributes["antialias"])
     lengths = (*x.type.shape[2:], *node.result.type.shape[2:])
@@ -83,24 +113,19 @@ def antialiased_resize(rewriter: Rewriter, node: Node) -> Value:
     return rewriter.emit("matmul", tall, right, exact=node.exact)
 
 
-def _tokens(rewriter: Rewriter, x: Value, start: Dim, end: Dim) -> Value:
+def _tokens(rewriter: Rewriter, x: Value, start: Dim, end: Dim, exact: bool) -> Value:
     """Some of the tokens of [..., T, C]."""
+    if (start, end) == (0, x.type.shape[-2]):
+        return x
     rank = x.type.rank
     starts = (*(0,) * (rank - 2), start, 0)
     ends = (*x.type.shape[:-2], end, x.type.shape[-1])
-    return rewriter.emit("slice", x, starts=starts, ends=ends, steps=(1,) * rank)
-
-
-def _last(rewriter: Rewriter, x: Value, place: int) -> Value:
-    """One element of the last axis, which stays, of length one."""
-    rank = x.type.rank
-    starts = (*(0,) * (rank - 1), place)
-    ends = (*x.type.shape[:-1], place + 1)
-    return rewriter.emit("slice", x, starts=starts, ends=ends, steps=(1,) * rank)
+    steps = (1,) * rank
+    return rewriter.emit("slice", x, exact=exact, starts=starts, ends=ends, steps=steps)
 
 
 def _constant(rewriter: Rewriter, array: Array, dtype: DType) -> Value:
-    fixed = np.ascontiguousarray(array).astype(numpy_dtype(dtype))
+    fixed = np.asarray(array, numpy_dtype(dtype), order="C")
     return rewriter.emit("constant", value=Literal(fixed))
 
 

@@ -6,9 +6,11 @@ factor: ``M``, ``M+1``, ``4096*F``, or ``4096*F+N`` once `N` is known from elsew
 
 from collections.abc import Iterable, Mapping
 
-from samgraph.errors import InputError
-from samgraph.graph.dims import Dim, Expr
-from samgraph.graph.graph import Value
+from samgraph.errors import InputError, SamgraphError
+from samgraph.graph.dims import Dim, Expr, evaluate
+from samgraph.graph.graph import Graph, Value, bind_attribute, dims_of
+from samgraph.graph.registry import infer
+from samgraph.graph.types import TensorType
 
 
 def solvable_symbols(inputs: Iterable[Value]) -> frozenset[str]:
@@ -63,6 +65,33 @@ def bind(inputs: Iterable[Value], shapes: Mapping[str, tuple[int, ...]]) -> dict
             if expected != length:
                 raise _misfit(value, shapes[value.name], bindings)
     return bindings
+
+
+def check_lengths(graph: Graph, bindings: Mapping[str, int]) -> None:
+    """Raise `InputError` where a type rule does not hold for these values of the symbols.
+
+    The rules run while a graph is built, when `x[:, 2:]` of ``f32[B,M]`` cannot be judged.
+    """
+    for node in graph:
+        dims = [dim for value in node.attributes.values() for dim in dims_of(value)]
+        known = not any(value.type.symbols for value in (*node.inputs, node.result))
+        if known and not any(isinstance(dim, Expr) for dim in dims):
+            continue
+        types = tuple(_at(value.type, bindings) for value in node.inputs)
+        attributes = {key: bind_attribute(v, bindings) for key, v in node.attributes.items()}
+        where = ", ".join(f"{name}={size}" for name, size in sorted(bindings.items()))
+        problem = f"graph `{graph.name}` cannot run with {where}"
+        try:
+            result = infer(node.op, types, attributes)
+        except SamgraphError as error:
+            got = f"{error.what}, {error.got}"
+            raise InputError(problem, got=got, expected=error.expected) from error
+        if result != _at(node.result.type, bindings):
+            raise InputError(problem, got=f"`{node.op}` gives {result}", expected=node.result.type)
+
+
+def _at(type: TensorType, bindings: Mapping[str, int]) -> TensorType:
+    return type.reshaped(evaluate(dim, bindings) for dim in type.shape)
 
 
 def _misfit(

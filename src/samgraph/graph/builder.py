@@ -17,9 +17,16 @@ import numpy as np
 
 from samgraph.errors import CheckpointError, GraphError, ShapeError
 from samgraph.graph.dims import Dim, Shape
-from samgraph.graph.graph import Attribute, Graph, Literal, Node, Value
+from samgraph.graph.graph import Attribute, Graph, Literal, Node, Value, check_name
 from samgraph.graph.registry import infer
-from samgraph.graph.types import Array, DType, TensorType, numpy_dtype, parse_type
+from samgraph.graph.types import (
+    FLOATS,
+    Array,
+    DType,
+    TensorType,
+    numpy_dtype,
+    parse_type,
+)
 from samgraph.graph.verifier import verify
 
 if TYPE_CHECKING:
@@ -178,9 +185,9 @@ class Builder:
         self, op: str, *inputs: Operand | None, like: DType | None, **attributes: Attribute
     ) -> Tensor:
         """Append one node and return its result."""
-        values = tuple(self._operand(op, item, like) for item in inputs if item is not None)
-        kept = {key: value for key, value in attributes.items() if value is not None}
+        kept = {key: _plain(value) for key, value in attributes.items() if value is not None}
         try:
+            values = tuple(self._operand(op, item, like) for item in inputs if item is not None)
             type = infer(op, tuple(value.type for value in values), kept)
         except (ShapeError, GraphError) as error:
             error.add_note(f"  at:       {_author()}")
@@ -206,6 +213,7 @@ class Builder:
     def _declare(self, table: dict[str, Value], name: str, type: TensorType | str) -> Value:
         if name in self._inputs or name in self._params:
             raise GraphError(f"`{name}` is declared twice in graph `{self.name}`")
+        check_name("a param" if table is self._params else "an input", name)
         value = Value(name, parse_type(type) if isinstance(type, str) else type)
         table[name] = value
         return value
@@ -216,13 +224,21 @@ class Builder:
                 raise GraphError(f"`{op}`: {item!r} belongs to another graph")
             return item.value
         if isinstance(item, bool | int | float):
-            return self.constant(item, like or "f32").value
+            return self._number(op, item, like or "f32").value
         if isinstance(item, np.ndarray | np.generic):
             return self.constant(np.asarray(item)).value
         raise ShapeError(
             f"`{op}` cannot take a `{item.__class__.__name__}`",
             expected="a traced tensor, a number or an array",
         )
+
+    def _number(self, op: str, number: float, like: DType) -> Tensor:
+        """A number as a constant of dtype `like`, which must be able to hold it."""
+        wanted = numpy_dtype(like)
+        if like not in FLOATS and not _fits_integer(number, like):
+            raise ShapeError(f"`{op}`: {number} is not a number of {like}", hint="use `cast`")
+        with np.errstate(over="ignore"):  # too large for a float is infinity
+            return self.constant(np.asarray(number, wanted))
 
 
 class _Exact:
@@ -287,6 +303,20 @@ def trace(
     tensors = {key: builder.input(key, type) for key, type in inputs.items()}
     result = model(builder.scope(known), **tensors)
     return builder.finish({"output": result} if isinstance(result, Tensor) else dict(result))
+
+
+def _plain(value: Attribute) -> Attribute:
+    """An attribute as a graph keeps it: numbers of Python's own, and tuples."""
+    if isinstance(value, np.generic):
+        return value.item()  # type: ignore[no-any-return]  # a number of Python's
+    return tuple(map(_plain, value)) if isinstance(value, tuple | list) else value
+
+
+def _fits_integer(number: float, dtype: DType) -> bool:
+    if dtype == "bool":
+        return number in (0, 1)
+    limits = np.iinfo(numpy_dtype(dtype))
+    return float(number).is_integer() and limits.min <= number <= limits.max
 
 
 def _author() -> str:

@@ -8,6 +8,8 @@ form, so that two dimensions are equal exactly when they print the same.
 from __future__ import annotations
 
 import ast
+import keyword
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -108,10 +110,13 @@ class Expr:
 Dim: TypeAlias = int | Expr
 Shape: TypeAlias = tuple[Dim, ...]
 
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_TERMS = 1024  # of a product in a text; real dimensions have a few
+
 
 def symbol(name: str) -> Expr:
     """A named dimension."""
-    if not name.isidentifier():
+    if not _WORD.fullmatch(name) or keyword.iskeyword(name):
         raise GraphError(f"`{name}` cannot name a dimension", expected="a word such as `M`")
     return Expr((((name,), 1),))
 
@@ -165,7 +170,7 @@ def parse_dim(text: str) -> Dim:
     """Read a dimension as it prints."""
     try:
         return _read(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, ShapeError, RecursionError, MemoryError) as error:
         raise GraphError(f"`{text}` is not a dimension", expected="such as `4096*F+N`") from error
 
 
@@ -182,7 +187,10 @@ def _read(tree: ast.expr) -> Dim:
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             return _read(left) - _read(right)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _read(left) * _read(right)
+            a, b = _read(left), _read(right)
+            if len(_terms(a)) * len(_terms(b)) > _MOST_TERMS:
+                raise ValueError("a product of too many terms")
+            return a * b
         case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
             return floor_divide(_read(left), _read(right))
     raise ValueError(ast.unparse(tree))

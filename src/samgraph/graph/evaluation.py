@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from samgraph.graph.graph import Graph, Node, bind_attribute
 from samgraph.graph.registry import find_op
 from samgraph.graph.types import Array
@@ -10,7 +12,8 @@ from samgraph.graph.types import Array
 def evaluate_node(node: Node, arguments: Sequence[Array], bindings: Mapping[str, int]) -> Array:
     """The result of one node; `bindings` gives the value of every symbol."""
     attributes = {key: bind_attribute(value, bindings) for key, value in node.attributes.items()}
-    return find_op(node.op).reference(*arguments, **attributes)
+    with np.errstate(all="ignore"):  # infinities and NaN are results like others
+        return np.asarray(find_op(node.op).reference(*arguments, **attributes))
 
 
 def evaluate_graph(

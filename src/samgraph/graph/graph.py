@@ -7,6 +7,7 @@ input of a pass is always there to compare with.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -52,6 +53,17 @@ class Literal:
 
 
 Attribute: TypeAlias = "bool | int | float | str | Expr | Literal | tuple[Attribute, ...]"
+
+
+_NAME = re.compile(r"[\w.\-/]+")
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raise `GraphError` for a name that a printed graph could not carry."""
+    if not _NAME.fullmatch(name):
+        raise GraphError(f"{kind} has the name `{name}`", expected="letters, digits and `_.-/`")
+    if kind in ("an input", "a param") and name.isdigit():
+        raise GraphError(f"{kind} has the name `{name}`", expected="not a number alone")
 
 
 @dataclass(frozen=True, slots=True)

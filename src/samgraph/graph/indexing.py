@@ -52,7 +52,7 @@ def _expand(x: Tensor, index: tuple[Index, ...]) -> list[int | slice | None]:
     for part in index if dots else (*index, Ellipsis):
         if part is Ellipsis:
             full.extend([slice(None)] * missing)
-        elif part is None or isinstance(part, int | slice):
+        elif part is None or (isinstance(part, int | slice) and not isinstance(part, bool)):
             full.append(part)
         else:
             raise ShapeError(

@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import math
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,12 +16,13 @@ from samgraph.graph.types import INTEGERS, Array, TensorType, numpy_dtype, parse
 from samgraph.graph.verifier import verify
 
 _HEAD = re.compile(r"graph ([\w.\-]+)\(")
-_DECLARED = re.compile(r"(param )?%([^\s:]+): (\w+\[.*\]),")
-_NODE = re.compile(r"%([^\s:]+): (\w+\[[^\]]*\]) = (exact )?(\w+)\((.*)\)")
+_DECLARED = re.compile(r"(param )?%([\w.\-/]+): (\w+\[.*\]),")
+_NODE = re.compile(r"%([\w.\-/]+): (\w+\[[^\]]*\]) = (exact )?(\w+)\((.*)\)")
 _RETURN = re.compile(r"return (.*)")
 _DATA = re.compile(r"#([0-9a-f]+) (\w+\[[\d,]*\]) (\S*)")
 _LITERAL = re.compile(r"(\w+\[[\d,]*\])\{(.*)\}")
 _KEYWORD = re.compile(r"(\w+)=(.*)", re.DOTALL)
+_TRUTH = {"True": True, "False": False}
 
 
 def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
@@ -42,6 +44,9 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
             outputs = _read_outputs(ending[1], values, number)
             if next(body, (0, ""))[1] != "}":
                 raise GraphError("the text ends without a closing brace", expected="`}`")
+            number, line = next(body, (0, ""))
+            if line:
+                raise GraphError(f"line {number} stands after the closing brace", got=f"`{line}`")
             graph = Graph(name, inputs, params, tuple(nodes), outputs)
             verify(graph)
             return graph
@@ -101,6 +106,8 @@ def _read_node(
             if part[1:] not in values:
                 raise GraphError(f"line {number}: {part} is used before it is defined")
             inputs.append(values[part[1:]])
+        elif keyword and keyword[1] in attributes:
+            raise GraphError(f"line {number} gives `{keyword[1]}` twice")
         elif keyword:
             attributes[keyword[1]] = _read_attribute(keyword[2], number, literals)
         else:
@@ -156,11 +163,12 @@ def _read_literal(found: re.Match[str], number: int) -> Literal:
         if type.dtype in INTEGERS:
             array = np.array([int(part) for part in texts], numpy_dtype(type.dtype))
         elif type.dtype == "bool":
-            array = np.array([part == "True" for part in texts], bool)
+            array = np.array([_TRUTH[part] for part in texts], bool)
         else:
-            array = np.array([float(part) for part in texts], numpy_dtype(type.dtype))
+            with np.errstate(over="ignore"):
+                array = np.array([float(part) for part in texts], numpy_dtype(type.dtype))
         return Literal(array.reshape(_lengths(type)))
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, KeyError) as error:
         raise GraphError(f"line {number} has a bad constant", got=f"`{found[0]}`") from error
 
 
@@ -174,9 +182,11 @@ def _read_data(lines: list[tuple[int, str]]) -> dict[str, Literal]:
             raise GraphError(f"line {number} is not a constant's bytes")
         type = parse_type(data[2])
         try:
-            raw = zlib.decompress(base64.b85decode(data[3]))
-            array = np.frombuffer(raw, numpy_dtype(type.dtype)).reshape(_lengths(type))
-        except (ValueError, zlib.error) as error:
+            dtype, lengths = numpy_dtype(type.dtype), _lengths(type)
+            size = math.prod(lengths) * dtype.itemsize
+            raw = zlib.decompressobj().decompress(base64.b85decode(data[3]), size + 1)
+            array = np.frombuffer(raw, dtype).reshape(lengths)
+        except (ValueError, OverflowError, zlib.error) as error:
             raise GraphError(f"line {number}: the bytes of #{data[1]} are damaged") from error
         literal = Literal(array)
         if literal.digest != data[1]:

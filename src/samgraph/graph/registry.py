@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from samgraph.errors import GraphError, ShapeError
+from samgraph.errors import GraphError, SamgraphError, ShapeError
 from samgraph.graph.dims import Dim
 from samgraph.graph.types import Array, TensorType
 
@@ -61,11 +61,11 @@ def infer(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any
     op = find_op(name)
     try:
         return op.infer(*types, **attributes)
-    except TypeError as error:
-        if isinstance(error, ShapeError):
-            raise
-        given = ", ".join([str(type) for type in types] + [f"{key}=" for key in attributes])
-        raise GraphError(f"`{name}` does not take these arguments", got=given) from error
+    except SamgraphError:
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        given = [str(type) for type in types] + [f"{k}={v!r}" for k, v in attributes.items()]
+        raise GraphError(f"`{name}` does not take these arguments", got=", ".join(given)) from error
 
 
 def expect(ok: bool, op: str, problem: str, *, got: object, want: object) -> None:

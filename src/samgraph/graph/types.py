@@ -85,7 +85,7 @@ def parse_type(text: str) -> TensorType:
     found = _TYPE.fullmatch(text)
     if found is None or found[1] not in DTYPES:
         raise GraphError(f"`{text}` is not a tensor type", expected="such as `f32[B,64,256]`")
-    dims = [part for part in found[2].split(",") if part.strip()]
+    dims = found[2].split(",") if found[2].strip() else []
     shape = tuple(parse_dim(part) for part in dims)
     if any(isinstance(dim, int) and dim < 0 for dim in shape):
         raise GraphError(f"`{text}` has a negative dimension")

@@ -1,6 +1,6 @@
 """The rules a graph keeps. Checked after building, after parsing and after every pass.
 
-1. Every name is defined once, and before it is used.
+1. Every name is of letters, digits and `_.-/`, defined once, and before it is used.
 2. Every op is in the table, and its type rule gives the type its result has.
 3. Every symbol comes from a dimension of an input, so that a run can tell its value.
 4. Outputs have different names and are defined.
@@ -10,13 +10,14 @@ from collections.abc import Collection
 
 from samgraph.errors import GraphError, SamgraphError
 from samgraph.graph.binding import solvable_symbols
-from samgraph.graph.graph import Graph, Node, Value
+from samgraph.graph.graph import Graph, Node, Value, check_name
 from samgraph.graph.registry import infer
 
 
 def verify(graph: Graph, legal: Collection[str] | None = None) -> None:
     """Raise `GraphError` when `graph` breaks a rule, or uses an op that is not `legal`."""
     known: dict[str, Value] = {}
+    _check_names(graph)
     for value in (*graph.inputs, *graph.params):
         if value.name in known:
             raise GraphError(f"%{value.name} is declared twice in graph `{graph.name}`")
@@ -43,6 +44,16 @@ def show(node: Node) -> str:
     from samgraph.graph.printer import print_node
 
     return print_node(node)
+
+
+def _check_names(graph: Graph) -> None:
+    check_name("a graph", graph.name)
+    for value in graph.inputs:
+        check_name("an input", value.name)
+    for value in graph.params:
+        check_name("a param", value.name)
+    for name, _ in graph.outputs:
+        check_name("an output", name)
 
 
 def _check_symbols(graph: Graph) -> frozenset[str]:

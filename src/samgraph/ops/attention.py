@@ -43,6 +43,7 @@ def infer(
     expect(ok, "attention", "q and k do not fit", got=shapes, want="equal widths and batches")
     ok = k.shape[:-1] == v.shape[:-1]
     expect(ok, "attention", "k and v do not fit", got=shapes, want="as many keys as values")
+    expect(k.shape[-2] != 0, "attention", "there are no keys", got=shapes, want="at least one")
     widths = (divide(q.shape[-1], heads), divide(v.shape[-1], heads)) if heads >= 1 else (None,)
     want = f"widths that {heads} divides"
     expect(None not in widths, "attention", "heads do not fit", got=shapes, want=want)

@@ -47,7 +47,8 @@ def reference(x: Array, *, grid: Pair, theta: float, heads: int, unturned: int) 
     turned = x.shape[-2] - unturned
     frames = turned // (grid[0] * grid[1])
     wide = widen(x)
-    pairs = wide[..., :turned, :].reshape(*x.shape[:-2], frames, grid[0] * grid[1], heads, -1, 2)
+    size = (frames, grid[0] * grid[1], heads, x.shape[-1] // heads // 2, 2)
+    pairs = wide[..., :turned, :].reshape(*x.shape[:-2], *size)
     a, b = pairs[..., 0], pairs[..., 1]
     c, s = (table[:, None, :].astype(wide.dtype) for table in (cos, sin))
     y = np.stack([a * c - b * s, a * s + b * c], -1).reshape(*x.shape[:-2], turned, x.shape[-1])

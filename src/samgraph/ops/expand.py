@@ -24,7 +24,7 @@ def infer(x: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
 
 def reference(x: Array, *, shape: tuple[int, ...]) -> Array:
     """Numpy's own."""
-    return np.ascontiguousarray(np.broadcast_to(x, shape))
+    return np.array(np.broadcast_to(x, shape), order="C")
 
 
 register("expand", infer=infer, reference=reference, meaning=__doc__)

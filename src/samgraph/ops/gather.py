@@ -24,6 +24,7 @@ def infer(x: TensorType, index: TensorType, *, axis: int, batch: int) -> TensorT
     ok = index.dtype in INTEGERS and index.dtype != "u8"
     expect(ok, "gather", "needs an integer index", got=index, want="i64 or i32")
     place = axis_index("gather", axis, x.rank)
+    expect(x.shape[place] != 0, "gather", "nothing to take", got=x, want="a longer axis")
     ok = 0 <= batch <= place and batch <= index.rank and x.shape[:batch] == index.shape[:batch]
     want = f"the same first {batch} lengths"
     expect(ok, "gather", "batch axes do not fit", got=f"{x}, {index}", want=want)
@@ -42,10 +43,8 @@ def reference(x: Array, index: Array, *, axis: int, batch: int) -> Array:
     length = x.shape[axis]
     places = np.where(index < 0, index + length, index)
     outside = (places < 0) | (places >= length)
-    if length == 0:
-        return np.zeros((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.dtype)
     y = np.take(x, np.where(outside, 0, places), axis)
-    hidden = outside.reshape(*(1,) * axis, *index.shape, *(1,) * (x.ndim - axis - 1))
+    hidden = outside.reshape((*(1,) * axis, *index.shape, *(1,) * (x.ndim - axis - 1)))
     return np.where(hidden, x.dtype.type(0), y)
 
 

@@ -22,6 +22,8 @@ def layer_norm(x: Tensor, scale: Tensor, shift: Tensor, *, eps: float) -> Tensor
 def infer(x: TensorType, scale: TensorType, shift: TensorType, *, eps: float) -> TensorType:
     """The result has the type of `x`."""
     need_float("layer_norm", x, scale, shift)
+    ok = x.rank >= 1 and x.shape[-1] != 0
+    expect(ok, "layer_norm", "needs channels", got=x, want="[..., C]")
     channels = x.reshaped(x.shape[-1:])
     expect(scale == channels, "layer_norm", "one scale per channel", got=scale, want=channels)
     expect(shift == channels, "layer_norm", "one shift per channel", got=shift, want=channels)

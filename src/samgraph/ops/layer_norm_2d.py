@@ -18,6 +18,7 @@ def infer(x: TensorType, scale: TensorType, shift: TensorType, *, eps: float) ->
     """The result has the type of `x`."""
     need_float("layer_norm_2d", x, scale, shift)
     need_rank("layer_norm_2d", "x", x, 4)
+    expect(x.shape[1] != 0, "layer_norm_2d", "needs channels", got=x, want="[N, C, H, W]")
     channels = x.reshaped(x.shape[1:2])
     expect(scale == channels, "layer_norm_2d", "one scale per channel", got=scale, want=channels)
     expect(shift == channels, "layer_norm_2d", "one shift per channel", got=shift, want=channels)

@@ -44,7 +44,8 @@ def reference(
     x: Array, weight: Array, bias: Array | None = None, *, activation: str = "none"
 ) -> Array:
     """One matrix product, one addition, the activation's own reference."""
-    y: Array = widen(x) @ widen(weight).T
+    flat: Array = widen(x).reshape(-1, x.shape[-1]) @ widen(weight).T
+    y = flat.reshape(*x.shape[:-1], len(weight))
     if bias is not None:
         y = y + widen(bias)
     if activation != "none":

@@ -4,7 +4,7 @@ import numpy as np
 
 from samgraph.graph.builder import Tensor, emit
 from samgraph.graph.registry import expect, register
-from samgraph.graph.types import Array, TensorType
+from samgraph.graph.types import INTEGERS, Array, TensorType, numpy_dtype
 
 Counts = tuple[int, ...]
 
@@ -20,6 +20,10 @@ def infer(x: TensorType, *, before: Counts, after: Counts, value: float) -> Tens
     got = f"{before}, {after} for {x}"
     expect(ok, "pad", "two counts for each axis", got=got, want="counts of at least 0")
     expect(x.dtype != "bool", "pad", "needs numbers", got=x, want="not bool")
+    if x.dtype in INTEGERS:
+        limits = np.iinfo(numpy_dtype(x.dtype))
+        ok = float(value).is_integer() and limits.min <= value <= limits.max
+        expect(ok, "pad", f"not a number of {x.dtype}", got=value, want="a whole number")
     return x.reshaped(b + n + a for b, n, a in zip(before, x.shape, after, strict=True))
 
 

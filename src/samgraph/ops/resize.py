@@ -1,9 +1,9 @@
 """resize: an image [N, C, H, W] at another size; pixel centres at halves, corners not aligned.
 
-`how` is nearest (the pixel at ``floor(place * scale)``), bilinear, or bicubic. With `antialias`
-the kernel is stretched when the image shrinks, so that every input pixel counts. The bicubic
-kernel has a = -0.75, and -0.5 with antialias: the conventions of the reference's framework.
-Each axis is a small matrix of weights; the result is ``rows @ x @ columns.T``.
+`how` is nearest (the pixel at ``floor(place * scale)``, in float32), bilinear, or bicubic. With
+`antialias` the kernel is stretched when the image shrinks, so that every input pixel counts. The
+bicubic kernel has a = -0.75, and -0.5 with antialias: the conventions of the reference's
+framework. Each axis is a small matrix of weights; the result is ``rows @ x @ columns.T``.
 """
 
 import numpy as np
@@ -48,7 +48,8 @@ def weights(length: int, size: int, how: str, antialias: bool) -> Array:
     matrix = np.zeros((size, length))
     places = np.arange(size)
     if how == "nearest":
-        matrix[places, np.minimum(places * length // size, length - 1)] = 1
+        seen = np.floor(places.astype(np.float32) * np.float32(length / size)).astype(int)
+        matrix[places, np.minimum(seen, length - 1)] = 1
         return matrix
     scale = length / size
     centres = (places + 0.5) * scale - 0.5

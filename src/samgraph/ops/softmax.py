@@ -23,7 +23,7 @@ def infer(x: TensorType, *, axis: int) -> TensorType:
 def reference(x: Array, *, axis: int) -> Array:
     """Shifted by the largest element, so that nothing overflows."""
     wide = widen(x)
-    powers = np.exp(wide - wide.max(axis, keepdims=True))
+    powers = np.exp(wide - wide.max(axis, keepdims=True, initial=-np.inf))
     y: Array = powers / powers.sum(axis, keepdims=True)
     return y.astype(x.dtype)
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from samgraph.graph.dims import Expr
 from samgraph.graph.evaluation import evaluate_node
-from samgraph.graph.graph import Graph, Literal, Node, Value
+from samgraph.graph.graph import Graph, Literal, Node, Value, dims_of
 from samgraph.graph.types import Array
 from samgraph.passes.rewriter import Rewriter, with_params
 
@@ -31,7 +32,7 @@ def fold_constants(graph: Graph) -> Graph:
         known = [array for array in arrays if array is not None]
         if node.op == "constant" or len(known) < len(arrays) or not _may_fold(node):
             continue
-        array = np.ascontiguousarray(evaluate_node(node, known, {}))
+        array = np.asarray(evaluate_node(node, known, {}), order="C")
         rewriter.replace(result, rewriter.emit("constant", value=Literal(array)))
     return rewriter.finish()
 
@@ -48,8 +49,8 @@ def fold_params(graph: Graph, weights: Mapping[str, Array]) -> tuple[Graph, dict
                 arrays[node.result.name] = literal.array
         elif all(value.name in arrays for value in node.inputs) and _may_fold(node):
             known = [arrays[value.name] for value in node.inputs]
-            name = f"folded.{len(folded)}"
-            arrays[node.result.name] = np.ascontiguousarray(evaluate_node(node, known, {}))
+            name = _free_name(len(folded), arrays)
+            arrays[node.result.name] = np.asarray(evaluate_node(node, known, {}), order="C")
             arrays[name] = arrays[node.result.name]
             folded[name] = Value(name, node.result.type)
             rewriter.replace(node.result, folded[name])
@@ -60,8 +61,16 @@ def fold_params(graph: Graph, weights: Mapping[str, Array]) -> tuple[Graph, dict
     return result, {value.name: arrays[value.name] for value in result.params}
 
 
+def _free_name(number: int, taken: Mapping[str, Array]) -> str:
+    """`folded.0` and so on; a graph that was folded before has some of them already."""
+    while f"folded.{number}" in taken:
+        number += 1
+    return f"folded.{number}"
+
+
 def _may_fold(node: Node) -> bool:
-    """Whether the result is of a known and reasonable size."""
-    if node.result.type.symbols or node.op in _MAKES_COPIES:
+    """Whether the result is known now, and of a reasonable size."""
+    dims = [dim for value in node.attributes.values() for dim in dims_of(value)]
+    if node.op in _MAKES_COPIES or any(isinstance(dim, Expr) for dim in dims):
         return False
     return int(np.prod([int(str(dim)) for dim in node.result.type.shape])) <= LARGEST

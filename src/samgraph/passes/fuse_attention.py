@@ -13,6 +13,8 @@ other reader. Where q, k and v were split into heads by reshape and transpose an
 joined again, the movement goes too and `heads` says how many.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from samgraph.graph.dims import Dim
@@ -29,6 +31,7 @@ class _Parts:
     v: Value
     mask: Value | None
     scale: float
+    exact: bool  # if any of the nodes is
 
 
 def fuse_attention(graph: Graph) -> Graph:
@@ -44,11 +47,11 @@ def _fuse(graph: Graph) -> Graph:
         parts = _match(rewriter, node, uses) if node.op == "matmul" else None
         if parts is None:
             continue
-        keys = _transposed(rewriter, parts.k)
+        keys = _transposed(rewriter, parts.k, parts.exact)
         inputs = [parts.q, keys, parts.v]
         if parts.mask is not None:
-            inputs.append(_with_head_axis(rewriter, parts.mask))
-        fused = rewriter.emit("attention", *inputs, exact=node.exact, heads=1, scale=parts.scale)
+            inputs.append(_with_head_axis(rewriter, parts.mask, parts.exact))
+        fused = rewriter.emit("attention", *inputs, exact=parts.exact, heads=1, scale=parts.scale)
         rewriter.replace(node.result, fused)
     return rewriter.finish()
 
@@ -64,28 +67,37 @@ def _match(rewriter: Rewriter, node: Node, uses: dict[str, int]) -> _Parts | Non
     soft = step(weights, "softmax")
     if soft is None or soft.attributes["axis"] not in (-1, weights.type.rank - 1):
         return None
-    scores, mask, scale = soft.inputs[0], None, 1.0
-    added = step(scores, "add")
-    if added is not None:
-        inner = [v for v in added.inputs if step(v, "matmul", "mul", "div") is not None]
-        if not inner:
-            return None
-        scores = inner[0]
-        mask = added.inputs[1] if added.inputs[0] is scores else added.inputs[0]
-        if mask.type.rank > scores.type.rank:
-            return None
-    scaled = step(scores, "mul", "div")
+    added = step(soft.inputs[0], "add")
+    ways: list[tuple[Value, Value | None]] = [(soft.inputs[0], None)]
+    if added is not None:  # either side may be the mask
+        left, right = added.inputs
+        ways = [(left, right), (right, left)]
+    for scores, mask in ways:
+        found = _scaled_product(step, rewriter, scores)
+        if found is None or scores.type != soft.result.type:  # a mask must not add axes
+            continue
+        product, scale, exact = found
+        q, k = product.inputs
+        if q.type.shape[:-2] == k.type.shape[:-2] == v.type.shape[:-2]:
+            exact = exact or node.exact or soft.exact or (added is not None and added.exact)
+            return _Parts(q, k, v, mask, scale, exact)
+    return None
+
+
+def _scaled_product(
+    step: Callable[..., Node | None], rewriter: Rewriter, scores: Value
+) -> tuple[Node, float, bool] | None:
+    """The product behind the scores, the number they are scaled by, and whether it is exact."""
+    scaled, scale = step(scores, "mul", "div"), 1.0
     if scaled is not None:
         found = _scale(rewriter, scaled)
         if found is None:
             return None
         scores, scale = found
     product = step(scores, "matmul")
-    if product is None or scale <= 0:
+    if product is None or not 0 < scale < math.inf:
         return None
-    q, k = product.inputs
-    same = q.type.shape[:-2] == k.type.shape[:-2] == v.type.shape[:-2]
-    return _Parts(q, k, v, mask, scale) if same else None
+    return product, scale, product.exact or (scaled is not None and scaled.exact)
 
 
 def _scale(rewriter: Rewriter, node: Node) -> tuple[Value, float] | None:
@@ -94,29 +106,30 @@ def _scale(rewriter: Rewriter, node: Node) -> tuple[Value, float] | None:
         array = rewriter.constant_of(number)
         if array is None or array.size != 1 or value.type != node.result.type:
             continue
+        factor = float(array.reshape(()))
         if node.op == "mul":
-            return value, float(array.reshape(()))
-        if number is node.inputs[1]:
-            return value, 1.0 / float(array.reshape(()))
+            return value, factor
+        if number is node.inputs[1] and factor != 0:
+            return value, 1.0 / factor
     return None
 
 
-def _transposed(rewriter: Rewriter, keys: Value) -> Value:
+def _transposed(rewriter: Rewriter, keys: Value, exact: bool) -> Value:
     """Keys as [..., S, D]: take a transposition away, or add one."""
     rank = keys.type.rank
     axes = (*range(rank - 2), rank - 1, rank - 2)
     made = rewriter.maker(keys)
     if made is not None and made.op == "transpose" and made.attributes["axes"] == axes:
         return made.inputs[0]
-    return rewriter.emit("transpose", keys, axes=axes)
+    return rewriter.emit("transpose", keys, exact=exact, axes=axes)
 
 
-def _with_head_axis(rewriter: Rewriter, mask: Value) -> Value:
+def _with_head_axis(rewriter: Rewriter, mask: Value, exact: bool) -> Value:
     """A mask over [..., T, S] as one over [..., heads=1, T, S]."""
     shape = mask.type.shape
     if len(shape) <= 2:
         return mask
-    return rewriter.emit("reshape", mask, shape=(*shape[:-2], 1, *shape[-2:]))
+    return rewriter.emit("reshape", mask, exact=exact, shape=(*shape[:-2], 1, *shape[-2:]))
 
 
 def _join_heads(graph: Graph) -> Graph:
@@ -147,7 +160,7 @@ def _joined(rewriter: Rewriter, node: Node, uses: dict[str, int]) -> Value | Non
     heads = fused.result.type.shape[1]
     if not isinstance(heads, int) or node.result.type.shape != _flat(q, v):
         return None
-    masks = [_without_head_axis(rewriter, mask) for mask in fused.inputs[3:]]
+    masks = [_without_head_axis(rewriter, mask, fused.exact) for mask in fused.inputs[3:]]
     scale = fused.attributes["scale"]
     return rewriter.emit("attention", q, k, v, *masks, exact=fused.exact, heads=heads, scale=scale)
 
@@ -169,9 +182,9 @@ def _unsplit(rewriter: Rewriter, value: Value) -> Value | None:
     )
 
 
-def _without_head_axis(rewriter: Rewriter, mask: Value) -> Value:
+def _without_head_axis(rewriter: Rewriter, mask: Value, exact: bool) -> Value:
     """A mask over [B, heads, 1, T, S] as one over [B, heads, T, S]."""
     shape = mask.type.shape
     if len(shape) <= 2:
         return mask
-    return rewriter.emit("reshape", mask, shape=(*shape[:-3], *shape[-2:]))
+    return rewriter.emit("reshape", mask, exact=exact, shape=(*shape[:-3], *shape[-2:]))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from samgraph.errors import GraphError, OptionError
+from samgraph.errors import GraphError, OptionError, SamgraphError
 from samgraph.graph.graph import Graph
 from samgraph.graph.verifier import verify
 from samgraph.passes.absorb_value_projection import absorb_value_projection
@@ -60,10 +60,10 @@ def optimise(graph: Graph, passes: Sequence[Pass], watch: Watch | None = None) -
     """
     verify(graph)
     for step in passes:
-        graph = step(graph)
         try:
+            graph = step(graph)
             verify(graph)
-        except GraphError as error:
+        except SamgraphError as error:
             raise GraphError(f"after pass `{step.__name__}`: {error}") from error
         if watch is not None:
             watch(step.__name__, graph)

@@ -40,8 +40,8 @@ class Rewriter:
     def emit(self, op: str, *inputs: Value, exact: bool = False, **attributes: Attribute) -> Value:
         """Append a new node, whose inputs are values of the new graph."""
         type = infer(op, tuple(value.type for value in inputs), attributes)
-        self._count += 1
-        return self._append(Node(op, inputs, attributes, Value(f"new.{self._count}", type), exact))
+        self._count += 1  # no declared name has a `~`
+        return self._append(Node(op, inputs, attributes, Value(f"~{self._count}", type), exact))
 
     def keep(self, node: Node) -> Value:
         """Copy a node of the old graph, reading what its inputs have become."""

@@ -28,12 +28,12 @@ def _simpler(rewriter: Rewriter, node: Node, result: Value) -> Value:
         source = before.inputs[0]
         if source.type == result.type:
             return source
-        return rewriter.emit("reshape", source, shape=result.type.shape)
+        return rewriter.emit("reshape", source, exact=node.exact, shape=result.type.shape)
     if before is not None and before.op == node.op == "transpose":
         order = tuple(_axes(before)[axis] for axis in _axes(node))
         if order == tuple(range(len(order))):
             return before.inputs[0]
-        return rewriter.emit("transpose", before.inputs[0], axes=order)
+        return rewriter.emit("transpose", before.inputs[0], exact=node.exact, axes=order)
     still = node.op != "transpose" or _axes(node) == tuple(range(source.type.rank))
     return source if still and source.type == result.type else result
 

@@ -7,8 +7,10 @@ file is a warning and a new compilation, never an import of garbage.
 
 import hashlib
 import os
+import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +42,7 @@ def cache_key(graph: Graph, weights: Mapping[str, Array], *settings: str) -> str
         state.update(f"{len(part)}:{part}".encode())
     for value in graph.params:
         array = weights[value.name]
-        state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        state.update(np.asarray(array, order="C").reshape(-1).view(np.uint8).data)
     return state.hexdigest()[:32]
 
 
@@ -55,7 +57,7 @@ class GraphCache:
         path = self._path(key)
         try:
             data = path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             _warn(f"the cache file `{path}` cannot be read ({error.strerror}); compiling anew")
@@ -65,22 +67,27 @@ class GraphCache:
         if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[head - 32 : head]:
             _warn(f"the cache file `{path}` is damaged; compiling anew")
             return None
+        with suppress(OSError):
+            os.utime(path)  # it was used now
         return bytes(body)
 
     def store(self, key: str, data: bytes) -> None:
         """Keep `data` under `key`; the file appears whole or not at all."""
         path = self._path(key)
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with fresh.open("wb") as file:
                 file.write(_MAGIC + hashlib.sha256(data).digest())
                 file.write(data)
             fresh.replace(path)
-            self._forget_oldest()
         except OSError as error:
-            fresh.unlink(missing_ok=True)
+            with suppress(OSError):
+                fresh.unlink()
             _warn(f"compiled graphs cannot be kept in `{self.folder}` ({error.strerror})")
+            return
+        with suppress(OSError):  # another process may remove the same files
+            self._forget_oldest()
 
     def _path(self, key: str) -> Path:
         return self.folder / "graphs" / f"{key}.blob"

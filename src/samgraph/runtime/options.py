@@ -77,7 +77,7 @@ class CompileOptions:
                 f"cannot use {self.threads} threads",
                 expected=f"1 to {cores}, the cores this process may use",
             )
-        if isinstance(self.profile, str) and self.profile not in PROFILES:
+        if not isinstance(self.profile, Profile) and str(self.profile) not in PROFILES:
             raise OptionError(
                 f"there is no profile `{self.profile}`",
                 expected=", ".join(PROFILES),
@@ -119,7 +119,7 @@ def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
         data = tomllib.loads(Path(name).read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(f"`{name}` cannot be read", got=error.strerror) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deep
         raise OptionError(f"`{name}` is not a TOML file", got=str(error)) from error
     tables = data.get("profile")
     if not isinstance(tables, Mapping) or not tables:

@@ -5,6 +5,7 @@ compiled = session.compile(graph, weights)
 outputs = compiled.run(x=array)
 """
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import numpy as np
 
 from samgraph.engines import EngineOptions, MemoryUsage, Program
 from samgraph.engines.decompositions import decompose
-from samgraph.errors import CheckpointError, EngineError, InputError
-from samgraph.graph.binding import bind
+from samgraph.errors import CheckpointError, EngineError, InputError, SamgraphWarning
+from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array, numpy_dtype, type_of
 from samgraph.graph.verifier import verify
@@ -30,6 +31,7 @@ class CompiledGraph:
     def __init__(self, source: Graph, optimised: Graph, program: Program, reason: str) -> None:
         self.source, self.optimised, self.reason = source, optimised, reason
         self._program = program
+        self._checked: set[tuple[int, ...]] = set()  # lengths that were found to fit
         self._fixed = {
             value.name: (numpy_dtype(value.type.dtype), value.type.shape) for value in source.inputs
         }
@@ -58,9 +60,14 @@ class CompiledGraph:
                 raise _wrong_type(self.source, name, array)
             symbolic = symbolic or array.shape != shape
             if not array.flags.c_contiguous:
-                given[name] = np.ascontiguousarray(array)
+                given[name] = np.asarray(array, order="C")
         if symbolic:
-            bind(self.source.inputs, {name: array.shape for name, array in given.items()})
+            shapes = {name: array.shape for name, array in given.items()}
+            bindings = bind(self.source.inputs, shapes)
+            key = tuple(bindings.values())
+            if key not in self._checked:
+                check_lengths(self.source, bindings)
+                self._checked.add(key)
 
 
 class Session:
@@ -105,7 +112,11 @@ class Session:
         key = cache_key(graph, weights, engine.name, engine.version(), str(options))
         data = cache.load(key)
         if data is not None:
-            return engine.restore(graph, data, options)
+            try:
+                return engine.restore(graph, data, options)
+            except EngineError as error:
+                text = f"a compiled graph of the cache cannot be used ({error.got}); compiling anew"
+                warnings.warn(text, SamgraphWarning, stacklevel=3)
         program = engine.compile(graph, weights, options)
         exported = program.export()
         if exported is not None:
@@ -123,7 +134,7 @@ def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Arra
         )
     bound: dict[str, Array] = {}
     for value in graph.params:
-        array = np.ascontiguousarray(weights[value.name])
+        array = np.asarray(weights[value.name], order="C")
         if type_of(array) != value.type:
             raise CheckpointError(
                 f"weight `{value.name}` has the wrong type",

@@ -7,6 +7,7 @@ The answer is remembered per machine and OpenVINO version.
 """
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -18,6 +19,7 @@ _TIMEOUT_SECONDS = 120
 
 _CHILD = """
 import sys, time
+sys.modules["openvino_telemetry"] = None
 import numpy, openvino
 from openvino import opset15 as o
 core, rng = openvino.Core(), numpy.random.default_rng(0)
@@ -87,11 +89,12 @@ def _processor() -> str:
 def _recall(memory: Path | None) -> dict[str, float]:
     try:
         known = json.loads(memory.read_text(encoding="utf-8")) if memory else {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(known, dict):
         return {}
-    return {str(key): float(gain) for key, gain in known.items() if isinstance(gain, int | float)}
+    gains = {str(key): gain for key, gain in known.items() if isinstance(gain, float)}
+    return {key: gain for key, gain in gains.items() if math.isfinite(gain)}
 
 
 def _remember(memory: Path | None, known: dict[str, float]) -> None:

@@ -12,13 +12,14 @@ import openvino
 from openvino import opset15
 
 from samgraph.engines.decompositions import antialiased_resize, axial_rope, layer_norm_2d
-from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output
+from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
 from samgraph.engines.openvino.segments import Segment, cut, whole
 from samgraph.engines.openvino.symbols import SymbolTable
 from samgraph.engines.protocol import Decomposition, EngineOptions, MemoryUsage
 from samgraph.errors import EngineError
+from samgraph.graph.dims import evaluate, product
 from samgraph.graph.graph import Graph, Value
-from samgraph.graph.types import Array, DType
+from samgraph.graph.types import Array, DType, numpy_dtype
 
 _LACKS: dict[str, Decomposition] = {
     "axial_rope": axial_rope,
@@ -52,7 +53,11 @@ class OpenVinoProgram:
     """One or more compiled models that run one after another."""
 
     def __init__(self, graph: Graph, stages: list[_Stage], usage: MemoryUsage) -> None:
-        self._outputs = tuple((name, value.name) for name, value in graph.outputs)
+        made = {name for stage in stages for name in stage.outputs}
+        self._outputs: list[tuple[str, str, bool]] = []  # name, value, whether it must be copied
+        for name, value in graph.outputs:
+            self._outputs.append((name, value.name, value.name not in made))
+            made.discard(value.name)
         self._stages, self._usage = stages, usage
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -63,7 +68,10 @@ class OpenVinoProgram:
                 values.update(zip(stage.outputs, stage.run(values), strict=True))
         except RuntimeError as error:
             raise EngineError("OpenVINO could not run the graph", got=_first_line(error)) from error
-        return {name: values[value] for name, value in self._outputs}
+        return {
+            name: values[value].copy() if shared else values[value]
+            for name, value, shared in self._outputs
+        }
 
     def memory(self) -> MemoryUsage:
         """The weights, and how much the process grew while compiling."""
@@ -113,8 +121,7 @@ class OpenVinoEngine:
                         f"OpenVINO could not compile graph `{graph.name}`", got=_first_line(error)
                     ) from error
             stages.append(_Stage(segment, compiled))
-        held = sum(weights[value.name].nbytes for value in graph.params)
-        usage = MemoryUsage(held, max(0, _resident() - before))
+        usage = MemoryUsage(_weight_bytes(graph), max(0, _resident() - before))
         return OpenVinoProgram(graph, stages, usage)
 
     def restore(self, graph: Graph, data: bytes, options: EngineOptions) -> OpenVinoProgram:
@@ -132,7 +139,8 @@ class OpenVinoEngine:
                     "OpenVINO could not read a compiled graph", got=_first_line(error)
                 ) from error
             stages.append(_Stage(segment, compiled))
-        return OpenVinoProgram(graph, stages, MemoryUsage(0, max(0, _resident() - before)))
+        usage = MemoryUsage(_weight_bytes(graph), max(0, _resident() - before))
+        return OpenVinoProgram(graph, stages, usage)
 
 
 def build(graph: Graph, weights: Mapping[str, Array]) -> Any:
@@ -143,6 +151,10 @@ def build(graph: Graph, weights: Mapping[str, Array]) -> Any:
         made[value.name] = opset15.constant(weights[value.name], shared_memory=True)
     symbols = SymbolTable(graph.inputs, parameters)
     for node in graph:
+        type = node.result.type
+        if 0 in type.shape and not type.symbols:  # some empty tensors OpenVINO does not survive
+            made[node.result.name] = empty(type)
+            continue
         inputs = [made[value.name] for value in node.inputs]
         made[node.result.name] = LOWER[node.op](symbols, node, inputs)
     results = [opset15.result(made[value.name]) for _, value in graph.outputs]
@@ -168,6 +180,11 @@ def _hints(segment: Segment, options: EngineOptions) -> dict[str, Any]:
         "NUM_STREAMS": 1,
         "EXECUTION_MODE_HINT": "ACCURACY",
     }
+
+
+def _weight_bytes(graph: Graph) -> int:
+    types = [value.type for value in graph.params]
+    return sum(evaluate(product(t.shape), {}) * numpy_dtype(t.dtype).itemsize for t in types)
 
 
 def _resident() -> int:

@@ -13,24 +13,31 @@ import numpy as np
 from openvino import Type, opset15
 
 from samgraph.engines.openvino.symbols import SymbolTable
-from samgraph.graph.dims import Dim, Expr
+from samgraph.graph.dims import Dim, Expr, product
 from samgraph.graph.graph import Literal, Node
-from samgraph.graph.types import DType, TensorType
+from samgraph.graph.types import DType, TensorType, numpy_dtype
 
 Output: TypeAlias = Any  # an OpenVINO node or one of its outputs
 Rule: TypeAlias = Callable[[SymbolTable, Node, Sequence[Output]], Output]
 
+# No bf16: a model of that element type runs bf16 kernels whatever the precision hint says.
 ELEMENT_TYPES: dict[DType, Any] = {
     "f32": Type.f32, "f16": Type.f16, "i64": Type.i64, "i32": Type.i32, "u8": Type.u8,
     "bool": Type.boolean,
 }  # fmt: skip
 
 
+def empty(type: TensorType) -> Output:
+    """A tensor without elements."""
+    lengths = [_known(dim) for dim in type.shape]
+    return opset15.constant(np.zeros(lengths, numpy_dtype(type.dtype)))
+
+
 def _plain(function: Callable[..., Output]) -> Rule:
     return lambda _, __, inputs: function(*inputs)
 
 
-def _numbers(values: Sequence[int]) -> Output:
+def _numbers(values: Sequence[int] | int) -> Output:
     return opset15.constant(np.array(values, np.int64))
 
 
@@ -125,18 +132,40 @@ def _max_pool2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
 
 
 def _resize(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    how = _attribute(node, "how")
-    nearest = how == "nearest"
+    how, antialias = _attribute(node, "how"), _attribute(node, "antialias")
+    lengths, sizes = node.inputs[0].type.shape[2:], node.result.type.shape[2:]
+    if how == "nearest" and not all(map(_doubles, lengths, sizes)):
+        rows = _nearest(symbols, inputs[0], 2, lengths[0], sizes[0])
+        return _nearest(symbols, rows, 3, lengths[1], sizes[1])
+    modes = {"nearest": "nearest", "bilinear": "linear_onnx", "bicubic": "cubic"}
     return opset15.interpolate(
         inputs[0],
-        symbols.shape(node.result.type.shape[2:]),
-        {"nearest": "nearest", "bilinear": "linear_onnx", "bicubic": "cubic"}[how],
+        symbols.vector(list(sizes)),
+        f"{how}_pillow" if antialias else modes[how],
         "sizes",
         axes=_numbers([2, 3]),
-        coordinate_transformation_mode="asymmetric" if nearest else "half_pixel",
+        coordinate_transformation_mode="asymmetric" if how == "nearest" else "half_pixel",
         nearest_mode="floor",
-        cube_coeff=-0.75,
+        cube_coeff=-0.5 if antialias else -0.75,
     )
+
+
+def _doubles(length: Dim, size: Dim) -> bool:
+    """Whether the scale is 1, 2, 4, ...: for others OpenVINO rounds a pixel's place otherwise."""
+    if isinstance(length, Expr) or isinstance(size, Expr):
+        return False
+    return size % length == 0 and (size // length).bit_count() == 1
+
+
+def _nearest(symbols: SymbolTable, x: Output, axis: int, length: Dim, size: Dim) -> Output:
+    """The pixels at ``floor(place * length / size)`` along one axis, in float32."""
+    count, most = (opset15.convert(symbols.number(n), "f32") for n in (size, length))
+    step = opset15.divide(most, count)
+    places = opset15.range(_numbers(0), symbols.number(size), _numbers(1), "i64")
+    seen = opset15.floor(opset15.multiply(opset15.convert(places, "f32"), step))
+    last = opset15.subtract(most, opset15.constant(np.float32(1)))
+    index = opset15.convert(opset15.minimum(seen, last), "i64")
+    return opset15.gather(x, index, _numbers(axis))
 
 
 def _reduce(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
@@ -201,17 +230,53 @@ def _pad(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
 
 
 def _expand(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    return opset15.broadcast(inputs[0], symbols.shape(node.result.type.shape, guess=False))
+    if node.inputs[0].type == node.result.type:  # a scalar to a scalar would kill the process
+        return inputs[0]
+    return opset15.broadcast(inputs[0], symbols.vector(list(node.result.type.shape)))
 
 
 def _tile(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     return opset15.tile(inputs[0], symbols.vector(list(_attribute(node, "counts"))))
 
 
-def _gather(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    axis = _attribute(node, "axis") % node.inputs[0].type.rank
-    place = opset15.constant(np.int64(axis))
-    return opset15.gather(inputs[0], inputs[1], place, _attribute(node, "batch"))
+def _gather(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    """OpenVINO's gather, kept inside the tensor and without batch axes: it can die of both."""
+    x, index = inputs
+    shape, rank = node.inputs[0].type.shape, node.inputs[0].type.rank
+    axis, batch = _attribute(node, "axis") % rank, _attribute(node, "batch")
+    length, zero = symbols.number(shape[axis]), _numbers(0)
+    places = opset15.convert(index, "i64")
+    places = opset15.select(opset15.less(places, zero), opset15.add(places, length), places)
+    inside = opset15.logical_and(opset15.greater_equal(places, zero), opset15.less(places, length))
+    safe = opset15.select(inside, places, zero)
+    if batch:
+        y = _gather_rows(symbols, node, x, safe, axis, batch)
+    else:
+        y = opset15.gather(x, safe, _numbers(axis))
+    behind = node.result.type.rank - (rank - axis - 1)
+    hidden = [*range(batch, axis), *range(behind, node.result.type.rank)]
+    shown = opset15.unsqueeze(inside, _numbers(hidden)) if hidden else inside
+    return opset15.select(shown, y, _scalar(0, node.result.type))
+
+
+def _gather_rows(
+    symbols: SymbolTable, node: Node, x: Output, index: Output, axis: int, batch: int
+) -> Output:
+    """Batch axes and axis become one; row n of the index moves to where row n of `x` starts."""
+    shape, taken = node.inputs[0].type.shape, node.inputs[1].type.rank
+    others = [*range(batch, axis), *range(axis + 1, len(shape))]
+    moved = opset15.transpose(x, _numbers([*range(batch), axis, *others]))
+    rows = product(shape[:batch])
+    flat = symbols.shape((rows * shape[axis], *(shape[i] for i in others)))
+    counted = opset15.range(_numbers(0), symbols.number(rows), _numbers(1), "i64")
+    starts = opset15.multiply(counted, symbols.number(shape[axis]))
+    fitting = symbols.shape((*shape[:batch], *(1,) * (taken - batch)))
+    places = opset15.add(index, opset15.reshape(starts, fitting, False))
+    y = opset15.gather(opset15.reshape(moved, flat, False), places, _numbers(0))
+    between = axis - batch  # axes that stand in front of the index in the result
+    order = [*range(batch), *range(taken, taken + between), *range(batch, taken)]
+    rest = range(taken + between, node.result.type.rank)
+    return opset15.transpose(y, _numbers([*order, *rest])) if between else y
 
 
 def _cast(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
@@ -235,7 +300,7 @@ def _scalar(value: float, type: TensorType) -> Output:
 
 def _known(dim: Dim) -> int:
     if isinstance(dim, Expr):
-        raise AssertionError("weights and channel counts are never symbolic")
+        raise AssertionError("weights, channel counts and empty tensors are never symbolic")
     return dim
 
 

@@ -2,12 +2,14 @@
 
 OpenVINO sets the precision for a whole model. Where some nodes are marked `exact` and the mode
 is bf16, the graph becomes several that run one after another: the even ones in the mode's
-precision, the odd ones in float32.
+precision, the odd ones in float32. Constants go with each segment that reads them.
 """
 
 from dataclasses import dataclass
 
-from samgraph.graph.graph import Graph, Node, Value
+from samgraph.graph.binding import solvable_symbols
+from samgraph.graph.dims import Expr
+from samgraph.graph.graph import Graph, Node, Value, dims_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,52 +30,62 @@ def whole(graph: Graph) -> Segment:
 def cut(graph: Graph) -> list[Segment]:
     """The segments in the order they run."""
     places = _places(graph)
-    last = max(places.values(), default=0)
-    groups: list[list[Node]] = [[] for _ in range(last + 1)]
-    for node in graph:
-        groups[places[node.result.name]].append(node)
-    made = {node.result.name: places[node.result.name] for node in graph}
     segments = []
-    for number, nodes in enumerate(groups):
-        if nodes or last == 0:
-            segments.append(_segment(graph, number, nodes, made))
+    for number in range(max(places.values(), default=0) + 1):
+        nodes = [node for node in graph if places.get(node.result.name) == number]
+        part = _segment(graph, number, nodes, places)
+        if part.outputs:
+            segments.append(Segment(part, number % 2 == 1))
     return segments
 
 
 def _places(graph: Graph) -> dict[str, int]:
-    """The segment of each node: exact ones odd, others even, never before an input."""
+    """The segment of each node but constants: exact ones odd, others even, after their inputs."""
     places: dict[str, int] = {}
-    constants = {node.result.name for node in graph if node.op == "constant"}
     for node in graph:
-        earliest = [places[v.name] for v in node.inputs if v.name in places]
-        place = max(earliest, default=0)
-        places[node.result.name] = place + (place % 2 != int(node.exact))
-        if node.op == "constant":
-            places[node.result.name] = 0
-    return {name: 0 if name in constants else place for name, place in places.items()}
+        if node.op != "constant":
+            place = max((places[v.name] for v in node.inputs if v.name in places), default=0)
+            places[node.result.name] = place + (place % 2 != int(node.exact))
+    return places
 
 
-def _segment(graph: Graph, number: int, nodes: list[Node], made: dict[str, int]) -> Segment:
+def _segment(graph: Graph, number: int, nodes: list[Node], places: dict[str, int]) -> Graph:
+    later = [node for node in graph if places.get(node.result.name, 0) > number]
+    wanted = {value.name for node in later for value in node.inputs}
+    wanted |= {value.name for _, value in graph.outputs}
+    results = [node.result for node in nodes if node.result.name in wanted]
+    if number == 0:  # an output may be a param or a constant
+        results += [value for _, value in graph.outputs if _is_fixed(graph, value)]
     inside = {node.result.name for node in nodes}
-    producers = graph.producers()
-    read = [value for node in nodes for value in node.inputs if value.name not in inside]
-    constants = [producers[v.name] for v in dict.fromkeys(read) if _is_constant(graph, v)]
+    read = dict.fromkeys(value for node in nodes for value in node.inputs)
+    outside = [v for v in dict.fromkeys([*read, *results]) if v.name not in inside]
     params = {value.name for value in graph.params}
-    outside = [v for v in dict.fromkeys(read) if not _is_constant(graph, v)]
-    if number == 0:  # an output may be a param itself
-        outside += [v for _, v in graph.outputs if v.name in params and v not in outside]
-    later = {v.name for node in graph if made[node.result.name] > number for v in node.inputs}
-    finals = {value.name for _, value in graph.outputs}
-    candidates = [node.result for node in nodes] + [v for v in outside if v.name in params]
-    crossing = [v for v in candidates if v.name in finals or (v.name in later and v.name in inside)]
-    part = Graph(
+    producers = graph.producers()
+    constants = [producers[v.name] for v in outside if _is_constant(graph, v)]
+    inputs = [v for v in outside if v.name not in params and not _is_constant(graph, v)]
+    return Graph(
         f"{graph.name}.{number}",
-        tuple(value for value in outside if value.name not in params),
+        (*inputs, *_telling(graph, nodes, inputs)),
         tuple(value for value in outside if value.name in params),
         (*constants, *nodes),
-        tuple((value.name, value) for value in crossing),
+        tuple((value.name, value) for value in dict.fromkeys(results)),
     )
-    return Segment(part, number % 2 == 1)
+
+
+def _telling(graph: Graph, nodes: list[Node], inputs: list[Value]) -> list[Value]:
+    """Inputs of the whole graph that a segment needs only for the symbols they tell."""
+    found = [value.type.symbols for value in inputs]
+    for node in nodes:
+        dims = [dim for value in node.attributes.values() for dim in dims_of(value)]
+        found.append(node.result.type.symbols)
+        found += [dim.symbols for dim in dims if isinstance(dim, Expr)]
+    if frozenset().union(*found) <= solvable_symbols(inputs):
+        return []
+    return [value for value in graph.inputs if value.type.symbols and value not in inputs]
+
+
+def _is_fixed(graph: Graph, value: Value) -> bool:
+    return value in graph.params or _is_constant(graph, value)
 
 
 def _is_constant(graph: Graph, value: Value) -> bool:

@@ -21,10 +21,10 @@ class SymbolTable:
         self._parameters = parameters
         self._made: dict[Dim | Floor, Output] = {}
 
-    def shape(self, shape: Shape, *, guess: bool = True) -> Output:
-        """A shape as a vector; with `guess`, one unknown length is left for reshape to find."""
+    def shape(self, shape: Shape) -> Output:
+        """A shape as a vector for reshape, which is left to find a single unknown length."""
         unknown = [dim for dim in shape if isinstance(dim, Expr)]
-        if guess and len(unknown) == 1 and 0 not in shape:
+        if len(unknown) == 1 and 0 not in shape:
             return _constant([-1 if isinstance(dim, Expr) else dim for dim in shape])
         return self.vector(list(shape))
 
@@ -34,6 +34,12 @@ class SymbolTable:
         if len(known) == len(dims):
             return _constant(known)
         return opset15.concat([self._dim(dim) for dim in dims], 0)
+
+    def number(self, dim: Dim) -> Output:
+        """One dimension as a scalar of i64."""
+        if isinstance(dim, int):
+            return opset15.constant(np.int64(dim))
+        return opset15.squeeze(self._dim(dim), _constant([0]))
 
     def _dim(self, dim: Dim) -> Output:
         """One dimension as a vector of one element."""

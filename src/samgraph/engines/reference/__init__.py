@@ -24,7 +24,7 @@ class ReferenceProgram:
         """Named inputs to named outputs."""
         bindings = bind(self.graph.inputs, {name: x.shape for name, x in inputs.items()})
         outputs = evaluate_graph(self.graph, {**self.weights, **inputs}, bindings)
-        return {name: np.ascontiguousarray(array) for name, array in outputs.items()}
+        return {name: np.array(array, order="C") for name, array in outputs.items()}
 
     def memory(self) -> MemoryUsage:
         """The weights; nothing is compiled."""

@@ -1,0 +1,149 @@
+"""The four graphs of SAM 2 against the reference in torch: time for time, memory for memory.
+
+    python benchmarks/parts.py [--model sam2.1-tiny] [--rounds 7] [--jobs decode,memory_encoder]
+
+Both on two threads, float32, 1024 pixels, the same random weights; memory attention with a full
+bank (seven frames and 64 pointer tokens). Needs torch and the `sam2` package for the peer.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+from side_by_side import Peer, compare, serve
+
+JOBS = ("image_encoder", "decode", "memory_encoder", "memory_attention")
+
+
+def main() -> None:
+    """Start the peers, or be one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="sam2.1-tiny")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--jobs", default=",".join(JOBS))
+    parser.add_argument("--kind", default="wall", choices=("wall", "cpu"))
+    parser.add_argument("--torch-python", default=sys.executable)
+    parser.add_argument("--peer", choices=("samgraph", "torch"))
+    arguments = parser.parse_args()
+    jobs = arguments.jobs.split(",")
+    if arguments.peer == "samgraph":
+        serve_samgraph(arguments.model, arguments.threads)
+    elif arguments.peer == "torch":
+        serve_torch(arguments.model, arguments.threads)
+    else:
+        drive(arguments, jobs)
+
+
+def drive(arguments: argparse.Namespace, jobs: list[str]) -> None:
+    """Time the jobs, then each peer's memory in fresh processes that run one job."""
+    peers = [_start(arguments, name) for name in ("samgraph", "torch")]
+    times = compare(peers, jobs, arguments.rounds, arguments.kind)
+    print(f"{arguments.model}, {arguments.threads} threads, {arguments.kind}, {arguments.rounds} rounds")
+    print(f"{'graph':18} {'samgraph':>10} {'torch':>10} {'faster':>7} {'peak MB':>8} {'torch MB':>9}")
+    for peer in peers:
+        peer.close()
+    for job in jobs:
+        peaks = {}
+        for name in ("samgraph", "torch"):
+            peer = _start(arguments, name)
+            peer.ask(job)
+            peaks[name] = peer.ask("memory")["peak"]
+            peer.close()
+        ours, theirs = times[job]["samgraph"], times[job]["torch"]
+        print(
+            f"{job:18} {ours * 1e3:8.1f}ms {theirs * 1e3:8.1f}ms {theirs / ours:6.2f}x "
+            f"{peaks['samgraph']:8.0f} {peaks['torch']:9.0f}"
+        )
+
+
+def _start(arguments: argparse.Namespace, name: str) -> Peer:
+    python = arguments.torch_python if name == "torch" else sys.executable
+    options = ["--model", arguments.model, "--threads", str(arguments.threads)]
+    return Peer(name, [python, str(Path(__file__)), "--peer", name, *options])
+
+
+def serve_samgraph(model_name: str, threads: int) -> None:
+    """Our graphs, compiled when first asked for."""
+    from samgraph.runtime import CompileOptions
+    from samgraph.sam2.config import CONFIGS
+    from samgraph.sam2.graphs import weight_shapes
+    from samgraph.sam2.loading import load_model
+    from tests.weights import tensor
+
+    config = CONFIGS[model_name]
+    weights = {key: tensor(key, shape, 7) for key, shape in weight_shapes(config).items()}
+    model = load_model(weights, options=CompileOptions(threads=threads, cache=False))
+    inputs = {
+        "image_encoder": {"image": _random(1, 3, 1024, 1024)},
+        "decode": {
+            "embedding": _random(1, 256, 64, 64),
+            "fine_0": _random(1, 32, 256, 256),
+            "fine_1": _random(1, 64, 128, 128),
+            "points": np.full((1, 1, 2), 500, np.float32),
+            "labels": np.ones((1, 1), np.int64),
+            "mask": np.zeros((1, 1, 256, 256), np.float32),
+            "has_mask": np.zeros(1, bool),
+            "no_memory": np.ones(1, bool),
+            "multimask": np.ones(1, bool),
+        },
+        "memory_encoder": {
+            "embedding": _random(1, 256, 64, 64),
+            "mask": _random(1, 1, 256, 256),
+            "object_score": np.ones((1, 1), np.float32),
+            "binary": np.zeros(1, bool),
+        },
+        "memory_attention": {
+            "embedding": _random(1, 256, 64, 64),
+            "memory": _random(1, 7, 4096, 64),
+            "slots": np.arange(7)[None],
+            "pointers": _random(1, 16, 256),
+            "pointer_times": np.linspace(0, 1, 16, dtype=np.float32)[None],
+        },
+    }
+    serve({job: lambda job=job: model.run(job, **inputs[job]) for job in JOBS})
+
+
+def serve_torch(model_name: str, threads: int) -> None:
+    """The same parts of the reference."""
+    import torch
+
+    from tests.parity.reference import build_reference
+
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    model = build_reference(model_name.replace("-", "_"), 7)
+    position = torch.randn(4096, 1, 256)
+    current, memory = torch.randn(4096, 1, 256), torch.randn(28736, 1, 64)
+    memory_position = torch.randn(28736, 1, 64)
+    image, embedding = torch.randn(1, 3, 1024, 1024), torch.randn(1, 256, 64, 64)
+    fine = [torch.randn(1, 32, 256, 256), torch.randn(1, 64, 128, 128)]
+    point = {
+        "point_coords": torch.full((1, 1, 2), 500.0),
+        "point_labels": torch.ones(1, 1, dtype=torch.int32),
+    }
+    mask, score = torch.randn(1, 1, 1024, 1024), torch.ones(1, 1)
+    flat = embedding.flatten(2).permute(2, 0, 1)
+    serve(
+        {
+            "image_encoder": lambda: model.forward_image(image),
+            "decode": lambda: model._forward_sam_heads(
+                embedding, point, None, fine, multimask_output=True
+            ),
+            "memory_encoder": lambda: model._encode_new_memory(
+                [flat], [(64, 64)], mask, score, False
+            ),
+            "memory_attention": lambda: model.memory_attention(
+                current, memory, position, memory_position, 64
+            ),
+        }
+    )
+
+
+def _random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+if __name__ == "__main__":
+    main()

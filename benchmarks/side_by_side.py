@@ -1,0 +1,88 @@
+"""Running peers in turn: each in its own process, one run at a time, medians of several rounds.
+
+A peer is a script that calls `serve` with its jobs. The driver starts the peers and asks each
+for one run of each job, round after round, so that a busy machine slows them all alike.
+"""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+Times = dict[str, list[float]]
+
+
+def serve(jobs: Mapping[str, Callable[[], object]]) -> None:
+    """Answer the driver: a job's name on a line asks for one run, timed; `memory` for the peak."""
+    for line in sys.stdin:
+        name = line.strip()
+        if name == "memory":
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(json.dumps({"peak": peak}), flush=True)
+            continue
+        wall, cpu = time.perf_counter(), time.process_time()
+        jobs[name]()
+        print(
+            json.dumps({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}),
+            flush=True,
+        )
+
+
+class Peer:
+    """A process that runs jobs when asked."""
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_paths())}
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def ask(self, word: str) -> dict[str, float]:
+        """Send a word and read the answer."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the peer has no pipes")
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"peer {self.name} died on {word}")
+        answer: dict[str, float] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+
+def compare(
+    peers: Sequence[Peer], jobs: Sequence[str], rounds: int, kind: str = "wall"
+) -> dict[str, dict[str, float]]:
+    """Median seconds of every job on every peer, after one run that is not counted."""
+    times: dict[str, Times] = {job: {peer.name: [] for peer in peers} for job in jobs}
+    for job in jobs:
+        for peer in peers:
+            peer.ask(job)
+        for _ in range(rounds):
+            for peer in peers:
+                times[job][peer.name].append(peer.ask(job)[kind])
+    return {
+        job: {name: statistics.median(values) for name, values in row.items()}
+        for job, row in times.items()
+    }
+
+
+def _paths() -> list[str]:
+    root = Path(__file__).resolve().parents[1]
+    return [str(root / "src"), str(root), str(root / "benchmarks")]

@@ -1,0 +1,92 @@
+"""Whether a checkpoint fits a model, and if not, what it is instead."""
+
+from collections.abc import Collection, Mapping
+
+from samgraph.checkpoint.foreign import describe_foreign
+from samgraph.checkpoint.source_file import short_name, shown
+from samgraph.errors import CheckpointError
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+EXAMPLES = 3
+LIKELY = 0.5  # of a model's tensors must agree before it is named
+MEMORY = (
+    "memory_", "maskmem_", "mask_downsample.", "obj_ptr_", "no_obj_", "no_mem_pos_enc",
+)  # fmt: skip
+
+
+def check(
+    expected: Shapes, found: Shapes, *, source: str, known: Mapping[str, Shapes] | None = None
+) -> None:
+    """Raise unless `found` has exactly the names and shapes of `expected`.
+
+    The error counts what is missing, unexpected and of another shape, with examples, and names
+    the model of `known` that the checkpoint is for, or the other kind of model it is.
+    """
+    missing = [name for name in expected if name not in found]
+    unexpected = [name for name in found if name not in expected]
+    reshaped = [name for name in expected if name in found and expected[name] != found[name]]
+    if not (missing or unexpected or reshaped):
+        return
+    lines = [
+        f"`{short_name(source)}` does not fit the model ({len(missing)} missing, "
+        f"{len(unexpected)} unexpected, {len(reshaped)} of another shape)",
+        _examples("missing", [f"`{name}`" for name in missing]),
+        _examples("unexpected", [f"`{shown(name)}`" for name in unexpected]),
+        _examples(
+            "shape",
+            [f"`{name}` is {_text(found[name])}, not {_text(expected[name])}" for name in reshaped],
+        ),
+    ]
+    raise CheckpointError(
+        "\n".join(line for line in lines if line), hint=_hint(missing, unexpected, found, known)
+    )
+
+
+def best_match(found: Shapes, known: Mapping[str, Shapes]) -> tuple[str, float] | None:
+    """The model of `known` that shares most with `found`, and the share that agrees.
+
+    The share is of the larger of the two, so 1.0 means equal.
+    """
+    scores = [(_agreement(found, shapes), name) for name, shapes in known.items()]
+    if not scores:
+        return None
+    share, name = max(scores, key=lambda score: score[0])
+    return name, share
+
+
+def _agreement(a: Shapes, b: Shapes) -> float:
+    same = sum(1 for name, shape in a.items() if b.get(name) == shape)
+    return same / max(len(a), len(b), 1)
+
+
+def _hint(
+    missing: Collection[str],
+    unexpected: Collection[str],
+    found: Shapes,
+    known: Mapping[str, Shapes] | None,
+) -> str | None:
+    """What the checkpoint is, as far as its names tell."""
+    match = best_match(found, known or {})
+    if match and match[1] == 1.0:
+        return f"this is a `{match[0]}` checkpoint: load it as that"
+    foreign = describe_foreign(found)
+    if foreign:
+        return f"this looks like {foreign}"
+    if missing and not unexpected and all(name.startswith(MEMORY) for name in missing):
+        return "it has no video memory, as when saved from an image-only model: use the full one"
+    if match and match[1] >= LIKELY:
+        return f"it is closest to `{match[0]}`: {int(100 * match[1])} % of the tensors agree"
+    return None
+
+
+def _examples(label: str, items: list[str]) -> str:
+    """One line with a few of `items`, or nothing."""
+    if not items:
+        return ""
+    more = f" and {len(items) - EXAMPLES} more" if len(items) > EXAMPLES else ""
+    return f"  {label + ':':<11} {', '.join(items[:EXAMPLES])}{more}"
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) if shape else "a single number"

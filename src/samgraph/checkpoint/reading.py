@@ -1,0 +1,171 @@
+"""Reading a checkpoint, whatever it is: the format is decided by content, never by name."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import ml_dtypes
+import numpy as np
+
+from samgraph.checkpoint import safetensors_file, torch_zip
+from samgraph.checkpoint.source_file import Array, SourceFile, short_name, shown
+from samgraph.checkpoint.tensor_rules import check_count, check_name, unwrap
+from samgraph.checkpoint.transformers_names import is_transformers, to_meta
+from samgraph.errors import CheckpointError
+
+CHUNK = 1 << 20
+MOST_NAMED = 5
+
+LEGACY_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+RESAVE_LEGACY = "load it with torch and save it again: `torch.save` writes the new format"
+
+# How other files begin, and what to call them.
+FOREIGN_BEGINNINGS: tuple[tuple[bytes, str, str | None], ...] = (
+    (LEGACY_TORCH, "a file in the format of torch before 1.6", RESAVE_LEGACY),
+    (b"\x80", "a bare pickle, which is not read", "save the weights as `.safetensors`"),
+    (b"\x89PNG", "a PNG image", None),
+    (b"\xff\xd8\xff", "a JPEG image", None),
+    (b"GIF8", "a GIF image", None),
+    (b"\x1f\x8b", "a gzip file", "unpack it first"),
+    (b"\x93NUMPY", "a numpy array", None),
+    (b"\x89HDF", "an HDF5 file", None),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "run `git lfs pull`"),
+    (b"<!DOCTYPE", "a web page", "the download failed: fetch the file again"),
+    (b"<!doctype", "a web page", "the download failed: fetch the file again"),
+    (b"<html", "a web page", "the download failed: fetch the file again"),
+    (b"<?xml", "an XML document", "the download failed: fetch the file again"),
+    (b"GGUF", "a GGUF file", None),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Tensors by name, as they are stored, and where they came from."""
+
+    tensors: dict[str, Array]
+    metadata: dict[str, str] = field(default_factory=dict)
+    source: str = "a mapping"
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor, by name."""
+        return {name: array.shape for name, array in self.tensors.items()}
+
+
+def read(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a `.pt` (zip format) or `.safetensors` file. No code in the file can run.
+
+    Tensors keep their stored type; `BF16` becomes `ml_dtypes.bfloat16`. Costs one read of the
+    file and its size in memory.
+    """
+    with SourceFile(path) as file:
+        beginning = file.read(0, min(32, file.size))
+        if beginning.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+            return Checkpoint(torch_zip.read(file), {}, file.path)
+        _refuse_foreign(beginning, file)
+        tensors, metadata = safetensors_file.read(file)
+        return Checkpoint(tensors, metadata, file.path)
+
+
+def from_mapping(mapping: Mapping[str, object], source: str = "the mapping") -> Checkpoint:
+    """A checkpoint from arrays, or from tensors that have `.detach().cpu().numpy()`.
+
+    Arrays are kept, not copied. `{"model": {...}}` is unwrapped as in a file.
+    """
+    if not isinstance(mapping, Mapping):
+        raise CheckpointError(f"{source} is not a mapping", got=type(mapping).__name__)
+    inner = unwrap(mapping)
+    check_count(len(inner), source)
+    tensors = {}
+    for key, value in inner.items():
+        name = check_name(key, source)
+        tensors[name] = _as_array(value, name, source)
+    return Checkpoint(tensors, {}, source)
+
+
+def with_meta_names(checkpoint: Checkpoint) -> Checkpoint:
+    """The same tensors under the names of Meta's files, if they have those of transformers."""
+    if not is_transformers(checkpoint.tensors):
+        return checkpoint
+    return replace(checkpoint, tensors=to_meta(checkpoint.tensors, checkpoint.source))
+
+
+def as_float32(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint in float32, which every value must fit and be finite in.
+
+    Tensors that are float32 already are shared with the input, not copied.
+    """
+    tensors: dict[str, Array] = {}
+    broken = []
+    for name, array in checkpoint.tensors.items():
+        if array.dtype.kind == "c" or array.dtype.hasobject:
+            raise CheckpointError(
+                f"`{name}` of `{short_name(checkpoint.source)}` is not made of real numbers",
+                got=array.dtype,
+            )
+        with np.errstate(over="ignore"):
+            tensors[name] = np.asarray(array, np.float32, order="C")
+        if not _is_finite(tensors[name]):
+            broken.append(name)
+    if broken:
+        more = f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
+        raise CheckpointError(
+            f"`{short_name(checkpoint.source)}` has weights that are not finite numbers",
+            got=", ".join(f"`{name}`" for name in broken[:MOST_NAMED]) + more,
+            hint="training may have diverged: use an earlier checkpoint",
+        )
+    return replace(checkpoint, tensors=tensors)
+
+
+def _refuse_foreign(beginning: bytes, file: SourceFile) -> None:
+    """Name the files that people take for checkpoints."""
+    for start, kind, hint in FOREIGN_BEGINNINGS:
+        if beginning.startswith(start) and beginning[8:9] != b"{":
+            raise CheckpointError(
+                f"`{file.name}` is not a checkpoint that is read here", got=kind, hint=hint
+            )
+    if not beginning:
+        raise CheckpointError(f"`{file.name}` is empty")
+    if len(beginning) > 8 and beginning[8:9] != b"{" and file.size > 8:
+        raise CheckpointError(
+            f"`{file.name}` is neither a `.safetensors` nor a `.pt` file",
+            got=f"a file that begins with `{beginning[:12].hex(' ')}`",
+        )
+
+
+def _as_array(value: object, name: str, source: str) -> Array:
+    """`value` as an array, without importing the library it came from."""
+    if isinstance(value, np.ndarray):
+        array: Array = value
+    else:
+        detach = getattr(value, "detach", None)
+        if detach is None:
+            raise CheckpointError(f"`{name}` of {source} is not an array", got=type(value).__name__)
+        try:
+            array = _tensor_array(detach().cpu())
+        except (AttributeError, TypeError, RuntimeError) as error:
+            raise CheckpointError(
+                f"`{name}` of {source} cannot be turned into an array", got=shown(str(error))
+            ) from error
+    if array.dtype.kind not in "fiub" and array.dtype != ml_dtypes.bfloat16:
+        raise CheckpointError(f"`{name}` of {source} is not made of numbers", got=array.dtype)
+    return array
+
+
+def _tensor_array(tensor: object) -> Array:
+    """The values of a tensor in host memory; bfloat16, which numpy lacks, goes by float32."""
+    if str(getattr(tensor, "dtype", "")) == "torch.bfloat16":
+        wide: Array = tensor.float().numpy()  # type: ignore[attr-defined]  # a tensor by duck typing
+        return wide.astype(ml_dtypes.bfloat16)
+    array: Array = tensor.numpy()  # type: ignore[attr-defined]  # as above
+    return array
+
+
+def _is_finite(array: Array) -> bool:
+    """Whether every value is finite, a piece at a time so that little memory is needed."""
+    return all(bool(np.isfinite(piece).all()) for piece in _pieces(array.reshape(-1)))
+
+
+def _pieces(flat: Array) -> Iterator[Array]:
+    for start in range(0, flat.size, CHUNK):
+        yield flat[start : start + CHUNK]

@@ -1,0 +1,172 @@
+"""A regular file opened for reading, whose every read is checked against its size.
+
+Bytes are read, never mapped: a mapped file that another program cuts short ends the process
+with a signal, where a short read is an ordinary error.
+"""
+
+import io
+import os
+import stat
+import sys
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from samgraph.errors import CheckpointError
+
+Array = npt.NDArray[Any]
+ByteArray = npt.NDArray[np.uint8]
+
+LONGEST_SHOWN = 120
+
+KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def shown(text: str) -> str:
+    """`text` as it may be printed: one line, no control characters, cut when long."""
+    short = text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in short)
+
+
+def short_name(source: str) -> str:
+    """The last part of a path, as it may be printed."""
+    return shown(os.path.basename(source) or source)
+
+
+def check_memory(needed: int, source: str) -> None:
+    """Refuse at once what this machine has no memory for."""
+    try:
+        present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return  # not known here: the allocation itself must fail
+    if needed > present > 0:
+        raise CheckpointError(
+            f"`{source}` does not fit in memory",
+            got=f"{needed / 1e9:,.1f} GB of tensors",
+            expected=f"at most {present / 1e9:,.1f} GB",
+        )
+
+
+def as_values(raw: ByteArray, dtype: np.dtype[Any], order: str = "little") -> Array:
+    """`raw` seen as values of `dtype` that were written in byte order `order`; no copy."""
+    if dtype.itemsize > 1 and order != sys.byteorder:
+        raw.view(f"u{dtype.itemsize}").byteswap(inplace=True)
+    return raw.view(dtype)
+
+
+class SourceFile:
+    """An open checkpoint file. Use it in a `with` block; errors carry its name."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self.name = short_name(self.path)
+        try:
+            self._require_regular(os.stat(self.path).st_mode)
+            self._stream = io.FileIO(self.path, "rb", opener=_open_without_waiting)
+        except (OSError, ValueError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise self._cannot_open(error) from error
+        status = os.fstat(self._stream.fileno())
+        self.size = status.st_size
+        try:
+            self._require_regular(status.st_mode)
+        except CheckpointError:
+            self.close()
+            raise
+
+    def __enter__(self) -> "SourceFile":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back. Closing twice is harmless."""
+        self._stream.close()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, for the small parts of a file."""
+        buffer = bytearray(length)
+        self._fill(memoryview(buffer), offset)
+        return bytes(buffer)
+
+    def read_bytes(self, offset: int, length: int) -> ByteArray:
+        """`length` bytes from `offset`, read straight into the array that will keep them."""
+        try:
+            array = np.empty(length, np.uint8)
+        except (MemoryError, ValueError) as error:
+            raise CheckpointError(
+                f"`{self.name}` does not fit in memory", got=f"a tensor of {length:,} bytes"
+            ) from error
+        if length:
+            self._fill(array.data, offset)
+        return array
+
+    def _require_regular(self, mode: int) -> None:
+        if stat.S_ISREG(mode):
+            return
+        kind = next((name for test, name in KINDS if test(mode)), "not a regular file")
+        hint = "give the path of the file inside it" if stat.S_ISDIR(mode) else None
+        raise CheckpointError(
+            f"`{self.name}` is not a checkpoint", got=kind, expected="a file", hint=hint
+        )
+
+    def _cannot_open(self, error: Exception) -> CheckpointError:
+        where = shown(self.path)
+        if isinstance(error, FileNotFoundError):
+            return CheckpointError(f"there is no file `{where}`")
+        if isinstance(error, PermissionError):
+            return CheckpointError(
+                f"`{self.name}` may not be read", got="permission denied", hint="check its mode"
+            )
+        reason = getattr(error, "strerror", None) or str(error)
+        return CheckpointError(f"`{self.name}` cannot be opened", got=shown(reason))
+
+    def _fill(self, target: memoryview, offset: int) -> None:
+        """Read until `target` is full."""
+        if offset < 0 or offset + len(target) > self.size:
+            raise CheckpointError(
+                f"`{self.name}` is cut short or damaged",
+                got=f"{self.size:,} bytes",
+                expected=f"at least {offset + len(target):,}",
+                hint="fetch or copy the file again",
+            )
+        try:
+            self._read_all(target, offset)
+        except OSError as error:
+            raise CheckpointError(
+                f"`{self.name}` cannot be read", got=shown(error.strerror or str(error))
+            ) from error
+
+    def _read_all(self, target: memoryview, offset: int) -> None:
+        self._stream.seek(offset)
+        done = 0
+        while done < len(target):
+            count = self._stream.readinto(target[done:])
+            if not count:
+                raise CheckpointError(
+                    f"`{self.name}` became shorter while it was read",
+                    got=f"an end after {offset + done:,} bytes",
+                    expected=f"{self.size:,} bytes, as when it was opened",
+                    hint="wait until it is no longer being written, then load it again",
+                )
+            done += count
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open `path`, even if it became a pipe with no writer since it was looked at."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -1,0 +1,161 @@
+"""CVAT for images 1.1: one XML file for many images.
+
+    <annotations>
+      <version>1.1</version>
+      <image id="0" name="cat.jpg" width="640" height="480">
+        <mask label="cat" source="auto" occluded="0" rle="2, 3, 4" left="10" top="20"
+              width="3" height="3" z_order="0" />
+      </image>
+    </annotations>
+
+The runs are those of the crop within the box, row by row, beginning with background. (CVAT's own
+interface says `left, top, right, bottom` with the last pixel included; `cvat_points` gives that.)
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.errors import ImageError
+from samgraph.formats.records import corners, read_text
+from samgraph.formats.segment import Segment, SegmentedImage
+from samgraph.media import rle as run_lengths
+from samgraph.media.files import write_atomically
+from samgraph.media.polygons import join_rings, mask_to_polygons, polygons_to_mask
+
+DEFAULT_LABEL = "object"
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_cvat(
+    path: str | os.PathLike[str],
+    images: Iterable[SegmentedImage],
+    *,
+    polygons: bool = False,
+    tolerance: float = 0.0,
+) -> None:
+    """Write one annotation file for all the images."""
+    root = ElementTree.Element("annotations")
+    ElementTree.SubElement(root, "version").text = "1.1"
+    for index, image in enumerate(images):
+        height, width = image.size_hw
+        size = {"width": str(width), "height": str(height)}
+        name = _clean(image.name)
+        element = ElementTree.SubElement(root, "image", {"id": str(index), "name": name, **size})
+        for segment in image.segments:
+            if segment.area:
+                _add_shapes(element, segment, polygons, tolerance)
+    ElementTree.indent(root)
+    write_atomically(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def read_cvat(path: str | os.PathLike[str]) -> list[SegmentedImage]:
+    """The masks and polygons of an annotation file; other shapes are passed over.
+
+    Raises:
+        ImageError: The file is missing, is not CVAT's, or a shape in it is damaged.
+    """
+    where = f"`{path}`"
+    images = []
+    for element in _parse(read_text(path), where).iter("image"):
+        size_hw = _number(element, "height", where), _number(element, "width", where)
+        if min(size_hw) < 1 or size_hw[0] * size_hw[1] > run_lengths.MAX_PIXELS:
+            raise ImageError(f"{where} has an image of impossible size", got=f"{size_hw}")
+        segments = tuple(
+            _read_shape(shape, size_hw, where)
+            for shape in element
+            if shape.tag in ("mask", "polygon")
+        )
+        images.append(SegmentedImage(element.get("name", ""), size_hw, segments))
+    return images
+
+
+def cvat_points(segment: Segment) -> list[int]:
+    """A mask as CVAT's interface takes it: the runs of the crop, then left, top, right, bottom."""
+    left, top, width, height = run_lengths.to_bbox(segment.rle)
+    runs = _row_runs(segment.mask[top : top + height, left : left + width])
+    return [*runs, left, top, left + width - 1, top + height - 1]
+
+
+def _add_shapes(
+    parent: ElementTree.Element, segment: Segment, polygons: bool, tolerance: float
+) -> None:
+    common = {"label": _clean(segment.label or DEFAULT_LABEL), "source": "auto", "occluded": "0"}
+    group = {} if segment.object_id is None else {"group_id": str(segment.object_id)}
+    if polygons:
+        for outline in mask_to_polygons(segment.mask, tolerance):
+            points = ";".join(f"{x:.2f},{y:.2f}" for x, y in join_rings(outline.rings))
+            shape = {**common, "points": points, "z_order": "0", **group}
+            ElementTree.SubElement(parent, "polygon", shape)
+        return
+    *runs, left, top, right, bottom = cvat_points(segment)
+    box = {"left": left, "top": top, "width": right - left + 1, "height": bottom - top + 1}
+    shape = {**common, "rle": ", ".join(map(str, runs)), **{k: str(v) for k, v in box.items()}}
+    ElementTree.SubElement(parent, "mask", {**shape, "z_order": "0", **group})
+
+
+def _row_runs(crop: NDArray[np.bool_]) -> list[int]:
+    """Runs row by row, beginning with background; the columns of the turned crop."""
+    return run_lengths.uncompressed(run_lengths.encode(np.ascontiguousarray(crop.T)))["counts"]
+
+
+def _read_shape(shape: ElementTree.Element, size_hw: tuple[int, int], where: str) -> Segment:
+    if shape.tag == "mask":
+        mask = _read_mask(shape, size_hw, where)
+    else:
+        pairs = [pair.split(",") for pair in shape.get("points", "").split(";")]
+        mask = polygons_to_mask([corners(pairs, where)], size_hw)
+    group = _number(shape, "group_id", where) if "group_id" in shape.attrib else None
+    return Segment(run_lengths.encode(mask), label=shape.get("label"), object_id=group)
+
+
+def _read_mask(
+    shape: ElementTree.Element, size_hw: tuple[int, int], where: str
+) -> NDArray[np.bool_]:
+    left, top, width, height = (
+        _number(shape, key, where) for key in ("left", "top", "width", "height")
+    )
+    inside = 0 <= left < left + width <= size_hw[1] and 0 <= top < top + height <= size_hw[0]
+    if not inside:
+        raise ImageError(f"{where} has a mask that reaches out of its image")
+    try:
+        runs = [int(run) for run in shape.get("rle", "").split(",")]
+    except ValueError as error:
+        raise ImageError(f"{where} has a mask whose runs are not numbers") from error
+    mask = np.zeros(size_hw, np.bool_)
+    crop = run_lengths.decode({"size": [width, height], "counts": runs}).T
+    mask[top : top + height, left : left + width] = crop
+    return mask
+
+
+def _parse(text: str, where: str) -> ElementTree.Element:
+    # A document type is how XML bombs and references to other files come in; CVAT writes none.
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise ImageError(f"{where} declares a document type, which is not read")
+    try:
+        root = ElementTree.fromstring(text)  # noqa: S314 (no document type, so no entities)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ImageError(f"{where} is not XML", got=str(error)[:120]) from error
+    if root.tag != "annotations":
+        raise ImageError(
+            f"{where} is not CVAT's", got=f"<{root.tag[:40]}>", expected="<annotations>"
+        )
+    return root
+
+
+def _number(element: ElementTree.Element, key: str, where: str) -> int:
+    text = element.get(key, "")
+    if not re.fullmatch(r"-?[0-9]{1,9}", text):
+        raise ImageError(
+            f"{where} has a {element.tag} with no usable `{key}`", got=text[:40] or "nothing"
+        )
+    return int(text)
+
+
+def _clean(text: str) -> str:
+    """Text without the characters that XML cannot hold."""
+    return NOT_IN_XML.sub("?", text)

@@ -1,0 +1,156 @@
+"""labelme annotations: one JSON file beside each image.
+
+A shape of type `mask` has two points, the first and the last pixel of its box (both within it), and
+the crop between them as a base64 PNG of 0 and 1. A polygon has its corners. Shapes of one object
+share a `group_id`; the parts of a polygon in several pieces are told apart by nothing else.
+"""
+
+import base64
+import binascii
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.errors import ImageError
+from samgraph.formats.records import (
+    corners,
+    read_json,
+    take,
+    take_integer,
+    take_number,
+    take_size,
+    write_json,
+)
+from samgraph.formats.segment import Segment, SegmentedImage, file_stems
+from samgraph.media import rle as run_lengths
+from samgraph.media.images import encode_image, read_label_image
+from samgraph.media.polygons import join_rings, mask_to_polygons, polygons_to_mask
+
+VERSION = "5.5.0"
+DEFAULT_LABEL = "object"
+
+
+def write_labelme(
+    folder: str | os.PathLike[str],
+    images: Iterable[SegmentedImage],
+    *,
+    polygons: bool = False,
+    tolerance: float = 0.0,
+) -> None:
+    """Write a JSON file for each image, named as the image is."""
+    images = list(images)
+    for stem, image in zip(file_stems(images), images, strict=True):
+        document = labelme_document(image, polygons=polygons, tolerance=tolerance)
+        write_json(Path(folder) / f"{stem}.json", document)
+
+
+def labelme_document(
+    image: SegmentedImage, *, polygons: bool = False, tolerance: float = 0.0
+) -> dict[str, Any]:
+    """The content of one file. The image itself is named in it, not embedded."""
+    shapes = []
+    unused = 1 + max((segment.object_id or 0 for segment in image.segments), default=0)
+    for index, segment in enumerate(image.segments):
+        if segment.area == 0:
+            continue
+        parts = _polygons(segment, tolerance) if polygons else [_mask(segment)]
+        group = unused + index if len(parts) > 1 else None
+        group = group if segment.object_id is None else segment.object_id
+        shapes += [_shape(segment, part, group) for part in parts]
+    height, width = image.size_hw
+    return {
+        "version": VERSION,
+        "flags": {},
+        "shapes": shapes,
+        "imagePath": image.name,
+        "imageData": None,
+        "imageHeight": height,
+        "imageWidth": width,
+    }
+
+
+def read_labelme(path: str | os.PathLike[str]) -> SegmentedImage:
+    """The masks and polygons of one file; shapes of one label and group are one segment.
+
+    Other shapes (circles, lines, points) are passed over.
+
+    Raises:
+        ImageError: The file is missing, is not labelme's, or a shape in it is damaged.
+    """
+    document, where = read_json(path), f"`{path}`"
+    size_hw = take_size(document, "imageHeight", "imageWidth", where)
+    groups: dict[object, tuple[NDArray[np.bool_], Mapping[str, Any]]] = {}
+    for shape in take(document, "shapes", list, where):
+        kind, label = take(shape, "shape_type", str, where), take(shape, "label", str, where)
+        if kind not in ("mask", "polygon"):
+            continue
+        mask = _read_shape(shape, kind, size_hw, where)
+        group = take_integer(shape, "group_id")
+        key = len(groups) if group is None else (label, group)
+        before = groups[key][0] if key in groups else np.zeros(size_hw, np.bool_)
+        groups[key] = (before | mask, shape)
+    segments = tuple(
+        Segment(
+            run_lengths.encode(mask),
+            label=shape["label"],
+            score=take_number(shape, "score"),
+            object_id=take_integer(shape, "group_id"),
+        )
+        for mask, shape in groups.values()
+    )
+    return SegmentedImage(take(document, "imagePath", str, where), size_hw, segments)
+
+
+def _shape(segment: Segment, part: dict[str, Any], group: int | None) -> dict[str, Any]:
+    shape = {
+        "label": segment.label or DEFAULT_LABEL,
+        "group_id": group,
+        "description": "",
+        "flags": {},
+        **part,
+    }
+    return shape if segment.score is None else {**shape, "score": segment.score}
+
+
+def _mask(segment: Segment) -> dict[str, Any]:
+    left, top, width, height = run_lengths.to_bbox(segment.rle)
+    crop = segment.mask[top : top + height, left : left + width]
+    png = encode_image(crop.astype(np.uint8))
+    last = [left + width - 1, top + height - 1]
+    return {
+        "shape_type": "mask",
+        "points": [[float(left), float(top)], [float(last[0]), float(last[1])]],
+        "mask": base64.b64encode(png).decode("ascii"),
+    }
+
+
+def _polygons(segment: Segment, tolerance: float) -> list[dict[str, Any]]:
+    return [
+        {"shape_type": "polygon", "points": join_rings(outline.rings).tolist(), "mask": None}
+        for outline in mask_to_polygons(segment.mask, tolerance)
+    ]
+
+
+def _read_shape(
+    shape: Mapping[str, Any], kind: str, size_hw: tuple[int, int], where: str
+) -> NDArray[np.bool_]:
+    points = take(shape, "points", list, where)
+    if kind == "polygon":
+        return polygons_to_mask([corners(points, where)], size_hw)
+    text = take(shape, "mask", str, where)
+    try:
+        data = base64.b64decode(text, validate=True)
+        left, top = (int(min(place)) for place in zip(*points, strict=True))
+    except (binascii.Error, TypeError, ValueError, OverflowError) as error:
+        raise ImageError(f"{where} has a damaged mask") from error
+    crop = read_label_image(data, max_pixels=run_lengths.MAX_PIXELS) > 0
+    mask = np.zeros(size_hw, np.bool_)
+    window = mask[max(top, 0) : top + crop.shape[0], max(left, 0) : left + crop.shape[1]]
+    if window.shape != crop.shape:
+        raise ImageError(f"{where} has a mask that reaches out of its image")
+    window[:] = crop
+    return mask

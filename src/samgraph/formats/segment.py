@@ -1,0 +1,116 @@
+"""What all the formats have in common: one segment, and one image with its segments."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.errors import OutputError
+from samgraph.media import rle as run_lengths
+from samgraph.media.drawing import label_map
+from samgraph.media.rle import Rle
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One mask and what is known of it; kept run-length encoded, about a thousandth of its size.
+
+    The box and the area follow from the mask. `score` is the model's estimate of the mask's
+    quality, `object_id` the number of a tracked object, `point_xy` the click it came from, and
+    `crop_xyxy` the part of the image it was looked for in.
+    """
+
+    rle: Rle
+    label: str | None = None
+    score: float | None = None
+    stability: float | None = None
+    object_id: int | None = None
+    point_xy: tuple[float, float] | None = None
+    crop_xyxy: Box | None = None
+
+    def __post_init__(self) -> None:
+        # Numbers of numpy cannot be written as JSON.
+        for name, kind in (("score", float), ("stability", float), ("object_id", int)):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else kind(value))
+
+    @classmethod
+    def from_mask(
+        cls,
+        mask: NDArray[np.bool_],
+        *,
+        label: str | None = None,
+        score: float | None = None,
+        object_id: int | None = None,
+    ) -> "Segment":
+        """A segment of a bool [H, W] mask."""
+        return cls(run_lengths.encode(mask), label=label, score=score, object_id=object_id)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """The mask, bool [H, W], decoded anew each time."""
+        return run_lengths.decode(self.rle)
+
+    @property
+    def size_hw(self) -> tuple[int, int]:
+        """Height and width of the image the mask belongs to."""
+        height, width = self.rle["size"]
+        return height, width
+
+    @property
+    def area(self) -> int:
+        """The number of pixels."""
+        return run_lengths.area(self.rle)
+
+    @property
+    def box_xyxy(self) -> Box:
+        """The tight box; right and bottom are the far edges of the last pixels."""
+        left, top, width, height = run_lengths.to_bbox(self.rle)
+        return left, top, left + width, top + height
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentedImage:
+    """An image, by name and size, and the segments found in it."""
+
+    name: str
+    size_hw: tuple[int, int]
+    segments: tuple[Segment, ...] = ()
+
+
+def labels_of(images: Iterable[SegmentedImage], default: str = "object") -> list[str]:
+    """Every label in order of first use; segments without one count as `default`."""
+    found = {segment.label or default: None for image in images for segment in image.segments}
+    return list(found)
+
+
+def label_image(image: SegmentedImage) -> NDArray[np.uint8]:
+    """One object id a pixel, uint8 [H, W]; segments without an id are numbered by position."""
+    ids = [
+        index if segment.object_id is None else segment.object_id
+        for index, segment in enumerate(image.segments, start=1)
+    ]
+    return label_map((segment.mask for segment in image.segments), ids, image.size_hw)
+
+
+def file_stems(images: Iterable[SegmentedImage]) -> list[str]:
+    """A file name without suffix for each image: the last part of its name, all different.
+
+    Raises:
+        OutputError: Two images would be written to the same file, or one has no name.
+    """
+    stems: dict[str, str] = {}
+    for image in images:
+        stem = PurePath(image.name.replace("\\", "/")).stem
+        if stem in ("", ".", "..") or stem in stems or "\0" in stem:
+            raise OutputError(
+                f"`{image.name}` cannot have a file of its own",
+                got=f"also `{stems[stem]}`" if stem in stems else "no usable name",
+                expected="images with different file names",
+            )
+        stems[stem] = image.name
+    return list(stems)

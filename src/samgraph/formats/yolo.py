@@ -1,0 +1,93 @@
+"""YOLO segmentation labels: a text file for each image, a line for each object.
+
+    <class number> x1 y1 x2 y2 ...        each in 0..1 of the image's width and height
+
+A line is one ring: the parts and holes of an object are chained by slits of no width. The names of
+the classes are in `classes.txt`, one a line.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from samgraph.errors import ImageError, OutputError
+from samgraph.formats.records import corners, read_text
+from samgraph.formats.segment import Segment, SegmentedImage, file_stems, labels_of
+from samgraph.media import rle as run_lengths
+from samgraph.media.files import write_atomically
+from samgraph.media.polygons import join_rings, mask_to_polygons, polygons_to_mask
+
+DEFAULT_LABEL = "object"
+CLASS_FILE = "classes.txt"
+
+
+def write_yolo(
+    folder: str | os.PathLike[str],
+    images: Iterable[SegmentedImage],
+    *,
+    classes: Sequence[str] | None = None,
+    tolerance: float = 0.0,
+) -> None:
+    """Write a label file for each image, named as the image is, and the list of classes.
+
+    Raises:
+        OutputError: A file cannot be written, or a label is not among the given classes.
+    """
+    images = list(images)
+    names = list(classes) if classes is not None else labels_of(images, DEFAULT_LABEL)
+    for stem, image in zip(file_stems(images), images, strict=True):
+        lines = "".join(f"{line}\n" for line in yolo_lines(image, names, tolerance=tolerance))
+        write_atomically(Path(folder) / f"{stem}.txt", lines.encode("ascii"))
+    listed = "".join(f"{' '.join(name.split())}\n" for name in names)
+    write_atomically(Path(folder) / CLASS_FILE, listed.encode("utf-8"))
+
+
+def yolo_lines(
+    image: SegmentedImage, classes: Sequence[str], *, tolerance: float = 0.0
+) -> list[str]:
+    """The lines of one label file; empty masks have none."""
+    height, width = image.size_hw
+    number = {name: index for index, name in enumerate(classes)}
+    lines = []
+    for segment in image.segments:
+        label = segment.label or DEFAULT_LABEL
+        if label not in number:
+            raise OutputError(
+                f"`{label}` is not one of the classes", expected=", ".join(classes)[:200]
+            )
+        rings = [ring for one in mask_to_polygons(segment.mask, tolerance) for ring in one.rings]
+        if rings:
+            shares = (join_rings(rings) / (width, height)).ravel()
+            lines.append(" ".join([str(number[label]), *(f"{share:.6g}" for share in shares)]))
+    return lines
+
+
+def read_yolo(
+    path: str | os.PathLike[str], size_hw: tuple[int, int], classes: Sequence[str] | None = None
+) -> SegmentedImage:
+    """The segments of one label file, for an image of the given size.
+
+    Without `classes`, the `classes.txt` beside the file is used, or else the bare numbers.
+
+    Raises:
+        ImageError: The file is missing, or a line in it is not a class and a ring.
+    """
+    where = f"`{path}`"
+    beside = Path(path).with_name(CLASS_FILE)
+    if classes is None:
+        classes = read_text(beside).splitlines() if beside.is_file() else []
+    segments = []
+    for line in read_text(path).splitlines():
+        words = line.split()
+        if not words:
+            continue
+        if not words[0].isdecimal() or len(words) % 2 == 0:
+            raise ImageError(f"{where} has a line that is not a class and a ring", got=line[:60])
+        ring = corners(words[1:], where) * np.array([size_hw[1], size_hw[0]])
+        index = int(words[0][:9])
+        label = classes[index] if index < len(classes) else str(index)
+        mask = polygons_to_mask([ring], size_hw)
+        segments.append(Segment(run_lengths.encode(mask), label=label))
+    return SegmentedImage(Path(path).stem, size_hw, tuple(segments))

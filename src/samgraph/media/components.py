@@ -1,0 +1,154 @@
+"""Connected components of a mask, and what they are for: holes, specks, and ragged edges.
+
+Every row of the mask is a few runs of set pixels; runs that touch from one row to the next are
+joined by union-find over whole arrays: each root takes the smallest root it touches, paths are
+halved until they are flat, and the number of roots at least halves each round.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.errors import ImageError, OptionError
+
+Mask = NDArray[np.bool_]
+Connectivity = Literal[4, 8]
+Value = TypeVar("Value", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs of set pixels in reading order, as places in rows that are one pixel wider."""
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    label: NDArray[np.int64]
+    areas: NDArray[np.int64]
+
+
+def connected_components(
+    mask: Mask, connectivity: Connectivity = 8
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Number the pieces of a mask: labels [H, W], and the area of each label.
+
+    Label 0 is the background; the others count up in reading order of their first pixel.
+    `areas[label]` is the number of pixels, so `areas[0]` is that of the background.
+    """
+    runs = _labelled_runs(_check_mask(mask), connectivity)
+    labels = _paint(mask.shape, runs, (runs.label + 1).astype(np.int32))
+    background = mask.size - int(runs.areas.sum())
+    return labels, np.concatenate([[background], runs.areas])
+
+
+def fill_holes(mask: Mask, max_area: int, connectivity: Connectivity = 8) -> Mask:
+    """Set every piece of background of at most `max_area` pixels.
+
+    As in the reference, a piece counts even where it touches the border of the image.
+    """
+    return mask | _pieces_up_to(~_check_mask(mask), max_area, connectivity)
+
+
+def drop_specks(mask: Mask, max_area: int, connectivity: Connectivity = 8) -> Mask:
+    """Clear every piece of at most `max_area` pixels; if that is all of them, the largest stays."""
+    runs = _labelled_runs(_check_mask(mask), connectivity)
+    small = runs.areas <= max_area
+    if small.size and small.all():
+        small[np.argmax(runs.areas)] = False
+    return mask & ~_paint(mask.shape, runs, small[runs.label])
+
+
+def smooth(mask: Mask, radius: int) -> Mask:
+    """Let each pixel be what most of the square of `2 * radius + 1` around it is.
+
+    At the border only the part of the square inside the image votes; a tie changes nothing.
+    """
+    _check_mask(mask)
+    if radius < 0:
+        raise OptionError("a radius is not negative", got=radius)
+    if radius == 0:
+        return mask.copy()
+    twice = 2 * _window_sum(_window_sum(mask.astype(np.int32), radius).T, radius).T
+    rows, columns = (_window_sum(np.ones((n, 1), np.int32), radius) for n in mask.shape)
+    votes = rows * columns.T
+    return np.asarray((twice > votes) | (mask & (twice == votes)))
+
+
+def _window_sum(values: NDArray[np.int32], radius: int) -> NDArray[np.int32]:
+    """The sum over `radius` rows above and below each row, as far as there are rows."""
+    length = len(values)
+    total = np.zeros((length + 1, values.shape[1]), np.int32)
+    np.cumsum(values, axis=0, out=total[1:])
+    row = np.arange(length)
+    return total[np.minimum(row + radius + 1, length)] - total[np.maximum(row - radius, 0)]
+
+
+def _pieces_up_to(mask: Mask, max_area: int, connectivity: Connectivity) -> Mask:
+    """The pieces of a mask that have at most so many pixels."""
+    runs = _labelled_runs(mask, connectivity)
+    return _paint(mask.shape, runs, (runs.areas <= max_area)[runs.label])
+
+
+def _labelled_runs(mask: Mask, connectivity: Connectivity) -> _Runs:
+    """The runs of a mask, each with the number of its component from 0, and the areas."""
+    if connectivity not in (4, 8):
+        raise OptionError("unknown connectivity", got=connectivity, expected="4 or 8")
+    height, width = mask.shape
+    flat = np.zeros((height, width + 1), np.bool_)
+    flat[:, :width] = mask
+    edges = np.flatnonzero(flat.ravel()[1:] != flat.ravel()[:-1]) + 1
+    if mask[0, 0]:
+        edges = np.concatenate([[0], edges])
+    starts, stops = edges[0::2], edges[1::2]
+    upper, lower = _touching(starts, stops, width + 1, connectivity == 8)
+    root = _join(len(starts), upper, lower)
+    is_root = root == np.arange(len(root))
+    label = (np.cumsum(is_root) - 1)[root]
+    areas = np.bincount(label, weights=stops - starts, minlength=int(is_root.sum()))
+    return _Runs(starts, stops, label, areas.astype(np.int64))
+
+
+def _touching(
+    starts: NDArray[np.int64], stops: NDArray[np.int64], stride: int, corners: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of runs in neighbouring rows that share an edge, or also a corner."""
+    first = np.searchsorted(stops, starts + stride, side="left" if corners else "right")
+    last = np.searchsorted(starts, stops + stride, side="right" if corners else "left")
+    many = np.maximum(last - first, 0)
+    upper = np.repeat(np.arange(len(starts)), many)
+    step = np.arange(len(upper)) - np.repeat(np.cumsum(many) - many, many)
+    return upper, first[upper] + step
+
+
+def _join(count: int, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The smallest member of the set each of `count` things is in, given pairs that belong."""
+    root = np.arange(count)
+    while len(left):
+        a, b = root[left], root[right]
+        apart = a != b
+        left, right, a, b = left[apart], right[apart], a[apart], b[apart]
+        np.minimum.at(root, np.maximum(a, b), np.minimum(a, b))
+        while not np.array_equal(root, flatter := root[root]):
+            root = flatter
+    return root
+
+
+def _paint(shape: tuple[int, ...], runs: _Runs, values: NDArray[Value]) -> NDArray[Value]:
+    """An image that is 0 but for the runs, each in its value."""
+    height, width = shape
+    size = height * (width + 1)
+    edges = np.stack([runs.starts, runs.stops], axis=1).ravel()
+    lengths = np.diff(edges, prepend=0, append=size)
+    colours = np.zeros(len(lengths), values.dtype)
+    colours[1::2] = values
+    flat = np.repeat(colours, lengths).reshape(height, width + 1)
+    return np.ascontiguousarray(flat[:, :width])
+
+
+def _check_mask(mask: Mask) -> Mask:
+    if mask.ndim != 2 or mask.dtype != np.bool_ or not mask.size:
+        raise ImageError(
+            "this is not a mask", got=f"{mask.dtype}{list(mask.shape)}", expected="bool[H, W]"
+        )
+    return mask

@@ -1,0 +1,41 @@
+"""Files are written whole or not at all.
+
+The bytes go to a hidden file beside the destination, which then takes its name in one step: a
+reader never sees half a file, and an earlier file survives a full disk or a lost process.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from samgraph.errors import OutputError
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Put `data` in the file at `path`, replacing what is there.
+
+    Raises:
+        OutputError: The folder is missing or read-only, the disk is full, or `path` is a folder.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name[:64]}.{secrets.token_hex(6)}.part")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except (OSError, ValueError) as error:
+        temporary.unlink(missing_ok=True)
+        raise unwritable(target, error) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def unwritable(path: str | os.PathLike[str], error: Exception) -> OutputError:
+    """The error for a file that could not be written, with the reason the system gave."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    parent = Path(path).parent
+    hint = f"make the folder first: `mkdir -p {parent}`" if not parent.exists() else None
+    return OutputError(f"`{path}` cannot be written", got=reason.lower(), hint=hint)

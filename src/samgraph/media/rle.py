@@ -1,0 +1,256 @@
+"""COCO run-length encoding of masks, as pycocotools writes it.
+
+A mask is read column by column; the runs alternate, beginning with background (a first run of 0
+where the top left pixel is set). There are two ways to write the runs down:
+
+* *uncompressed*, as SAM's automatic masks do: ``{"size": [H, W], "counts": [5, 3, 92]}``;
+* *compressed*, the usual one: each run from the fourth on minus the run two before, in groups of
+  five bits, least first, bit 5 saying "more", plus 48 so that it is text.
+
+Finding the runs does not need the mask turned: rows are packed to bits, each is compared with the
+row above, and the few changes are sorted by column. A 1024 x 1024 mask takes 0.2 ms.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.errors import ImageError
+
+Mask = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+
+MAX_PIXELS = 1 << 28
+BATCH = 64
+# The largest magnitude that fits in 1, 2, ... 7 groups of five bits with their sign.
+GROUP_LIMITS = 1 << (5 * np.arange(1, 8) - 1)
+
+
+class Rle(TypedDict):
+    """A compressed run-length encoding; `size` is [H, W]."""
+
+    size: list[int]
+    counts: bytes
+
+
+def encode(mask: Mask) -> Rle:
+    """The encoding of one mask, bool [H, W]."""
+    return encode_many([mask])[0]
+
+
+def encode_many(masks: Iterable[Mask]) -> list[Rle]:
+    """The encodings of many masks: an array [N, H, W], or any iterable of [H, W]."""
+    return _encode_runs((*_check_mask(mask), np.packbits(mask, axis=1)) for mask in masks)
+
+
+def encode_packed(packed: NDArray[np.uint8], width: int) -> list[Rle]:
+    """The encodings of masks held as bits: `np.packbits(masks, axis=-1)`, [N, H, ceil(W / 8)]."""
+    if packed.ndim != 3 or packed.dtype != np.uint8 or packed.shape[2] != -(-width // 8):
+        raise ImageError(
+            f"these are not packed masks of width {width}",
+            got=f"{packed.dtype}{list(packed.shape)}",
+            expected=f"uint8[N, H, {-(-width // 8)}]",
+        )
+    return _encode_runs((packed.shape[1], width, bits) for bits in packed)
+
+
+def decode(rle: Mapping[str, Any], *, max_pixels: int = MAX_PIXELS) -> Mask:
+    """The mask, bool [H, W], of an encoding in either form.
+
+    Raises:
+        ImageError: The runs are damaged, do not add up to the size, or the size is too large.
+    """
+    height, width = _size(rle, max_pixels)
+    counts = counts_of(rle, max_pixels=max_pixels)
+    values = np.zeros(len(counts), np.bool_)
+    values[1::2] = True
+    return np.ascontiguousarray(np.repeat(values, counts).reshape(width, height).T)
+
+
+def counts_of(rle: Mapping[str, Any], *, max_pixels: int = MAX_PIXELS) -> Counts:
+    """The runs of an encoding in either form, checked against its size.
+
+    Raises:
+        ImageError: As `decode`.
+    """
+    height, width = _size(rle, max_pixels)
+    written = rle.get("counts")
+    if isinstance(written, str | bytes):
+        counts = string_to_counts(written)
+    else:
+        counts = _listed_counts(written)
+    total = sum(counts.tolist())
+    if total != height * width or (counts < 0).any():
+        raise ImageError(
+            "a run-length encoding does not cover its mask",
+            got=f"{total} pixels" if total != height * width else "a negative run",
+            expected=f"{height * width} pixels, {height} x {width}",
+        )
+    return counts
+
+
+def from_counts(counts: Sequence[int] | Counts, size_hw: tuple[int, int]) -> Rle:
+    """A compressed encoding from runs, column by column, beginning with background."""
+    rle = {"size": list(size_hw), "counts": counts}
+    return {"size": [int(n) for n in size_hw], "counts": counts_to_string(counts_of(rle))}
+
+
+def uncompressed(rle: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The form with a plain list of runs, as SAM's automatic masks give it."""
+    return {"size": [int(n) for n in rle["size"]], "counts": counts_of(rle).tolist()}
+
+
+def to_json(rle: Mapping[str, Any]) -> dict[str, Any]:
+    """The compressed form with text for bytes, fit for JSON."""
+    counts = rle["counts"]
+    if not isinstance(counts, str | bytes):
+        counts = counts_to_string(counts_of(rle))
+    text = counts.decode("ascii") if isinstance(counts, bytes) else counts
+    return {"size": [int(n) for n in rle["size"]], "counts": text}
+
+
+def area(rle: Mapping[str, Any]) -> int:
+    """The number of pixels in the mask."""
+    return int(counts_of(rle)[1::2].sum())
+
+
+def to_bbox(rle: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """The tight box of the mask as (x, y, width, height); all 0 for an empty mask."""
+    height = int(rle["size"][0])
+    counts = counts_of(rle)
+    stops = np.cumsum(counts)[1::2]
+    lengths = counts[1::2]
+    starts, last = (stops - lengths)[lengths > 0], stops[lengths > 0] - 1
+    if not len(starts):
+        return 0, 0, 0, 0
+    left, right = int(starts[0] // height), int(last[-1] // height)
+    if (starts // height != last // height).any():
+        top, bottom = 0, height - 1
+    else:
+        top, bottom = int((starts % height).min()), int((last % height).max())
+    return left, top, right - left + 1, bottom - top + 1
+
+
+def counts_to_string(counts: Sequence[int] | Counts) -> bytes:
+    """The compressed text of runs."""
+    runs = np.asarray(counts, np.int64)
+    return _strings(runs, [len(runs)])[0]
+
+
+def string_to_counts(text: str | bytes) -> Counts:
+    """The runs of a compressed text.
+
+    Raises:
+        ImageError: The text holds other characters, stops in mid-number, or a number is too large.
+    """
+    data = text.encode("utf-8") if isinstance(text, str) else text
+    symbols = np.frombuffer(data, np.uint8).astype(np.int64) - 48
+    if not len(symbols):
+        return np.zeros(0, np.int64)
+    if symbols.min() < 0 or symbols.max() > 63 or symbols[-1] & 32:
+        raise _damaged("a compressed run-length text is damaged")
+    ends = np.flatnonzero(symbols & 32 == 0) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    groups = ends - starts
+    if groups.max() > 7:
+        raise _damaged("a run in a compressed run-length text is too large")
+    place = np.arange(len(symbols)) - np.repeat(starts, groups)
+    values = np.add.reduceat((symbols & 31) << (5 * place), starts)
+    values -= ((symbols[ends - 1] >> 4) & 1) << (5 * groups)
+    # Undo the differences: the even and the odd runs are two chains, and run 0 is in neither.
+    values[1::2] = np.cumsum(values[1::2])
+    values[2::2] = np.cumsum(values[2::2])
+    return values
+
+
+def _encode_runs(masks: Iterator[tuple[int, int, NDArray[np.uint8]]]) -> list[Rle]:
+    """Encode (height, width, packed rows), many at a time: the text is made for a batch at once."""
+    out: list[Rle] = []
+    while batch := list(islice(masks, BATCH)):
+        runs = [_runs(*mask) for mask in batch]
+        texts = _strings(np.concatenate(runs), [len(counts) for counts in runs])
+        for (height, width, _), text in zip(batch, texts, strict=True):
+            out.append({"size": [height, width], "counts": text})
+    return out
+
+
+def _runs(height: int, width: int, packed: NDArray[np.uint8]) -> Counts:
+    """The runs of a mask given as packed rows [H, ceil(W / 8)]."""
+    row_bytes = packed.shape[1]
+    changed = np.zeros(-(-(height - 1) * row_bytes // 8), np.uint64)
+    flat = changed.view(np.uint8)[: (height - 1) * row_bytes]
+    np.bitwise_xor(packed[1:], packed[:-1], out=flat.reshape(height - 1, row_bytes))
+    words = np.flatnonzero(changed != 0)
+    bits = np.unpackbits(changed[words].view(np.uint8)).view(np.bool_)
+    hits = np.flatnonzero(bits)
+    row, column = np.divmod(words[hits >> 6] * 64 + (hits & 63), row_bytes * 8)
+    top, bottom = np.unpackbits(packed[[0, -1]], axis=1, count=width)
+    wrapped = (np.flatnonzero(top[1:] != bottom[:-1]) + 1) * height
+    changes = np.concatenate([column * height + row + 1, wrapped, [0, height * width]])
+    changes.sort()
+    counts = np.diff(changes)
+    return np.concatenate([[0], counts]) if top[0] else counts
+
+
+def _strings(counts: Counts, lengths: Sequence[int]) -> list[bytes]:
+    """The compressed texts of several masks whose runs are laid end to end."""
+    stops = np.cumsum(lengths)
+    place = np.arange(len(counts)) - np.repeat(stops - lengths, lengths)
+    values = counts.copy()
+    values[2:] -= np.where(place[2:] > 2, counts[:-2], 0)
+    groups = 1 + np.searchsorted(GROUP_LIMITS, np.where(values < 0, ~values, values), side="right")
+    ends = np.cumsum(groups)
+    index = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - groups, groups)
+    more = index < np.repeat(groups - 1, groups)
+    symbols = ((np.repeat(values, groups) >> (5 * index)) & 31) + 32 * more + 48
+    text = symbols.astype(np.uint8).tobytes()
+    edges = [0, *(ends[stops - 1].tolist() if len(ends) else [0] * len(lengths))]
+    return [text[start:stop] for start, stop in pairwise(edges)]
+
+
+def _listed_counts(counts: object) -> Counts:
+    """Runs given as numbers, refused unless they are whole and fit in 63 bits."""
+    try:
+        listed = np.asarray(counts)
+    except (ValueError, OverflowError):
+        listed = np.asarray("")
+    if listed.size == 0 and listed.ndim == 1:
+        return np.zeros(0, np.int64)
+    if listed.ndim != 1 or listed.dtype.kind not in "iu" or listed.dtype == np.uint64:
+        raise _damaged("the runs of a run-length encoding are not whole numbers")
+    return listed.astype(np.int64)
+
+
+def _size(rle: Mapping[str, Any], max_pixels: int) -> tuple[int, int]:
+    """The height and width, refused unless both are positive and the area is within the limit."""
+    size = rle.get("size") if isinstance(rle, Mapping) else None
+    if not isinstance(size, list | tuple | np.ndarray) or len(size) != 2:
+        raise _damaged("a run-length encoding has no `size` of [height, width]")
+    if not all(isinstance(n, int | np.integer) and n > 0 for n in size):
+        raise _damaged(f"a run-length encoding has the size {str(list(size))[:80]}")
+    height, width = int(size[0]), int(size[1])
+    if height * width > max_pixels:
+        raise ImageError(
+            "a run-length encoding is too large",
+            got=f"{height} x {width}",
+            expected=f"at most {max_pixels:,} pixels",
+        )
+    return height, width
+
+
+def _damaged(what: str) -> ImageError:
+    return ImageError(what, expected="COCO's `size` and `counts`, compressed or not")
+
+
+def _check_mask(mask: Mask) -> tuple[int, int]:
+    if mask.ndim != 2 or mask.dtype != np.bool_ or not mask.size:
+        raise ImageError(
+            "only a mask can be run-length encoded",
+            got=f"{mask.dtype}{list(mask.shape)}",
+            expected="bool[H, W]",
+            hint="threshold it first: `mask > 0`",
+        )
+    return mask.shape[0], mask.shape[1]

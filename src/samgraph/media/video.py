@@ -1,0 +1,294 @@
+"""Video files: any frame by its number, exactly, in bounded memory.
+
+What a video means, where there is a choice:
+
+* frames are numbered in the order they are shown, from 0, whatever their times are: variable
+  frame rates need no care. A damaged frame keeps its number;
+* rotation and mirroring in steps of a quarter turn, as telephones note them, are applied; the
+  pixel aspect ratio is not, and interlaced frames stay as they are;
+* colours become 8-bit RGB by the matrix and range the file names; alpha is dropped;
+* frames that change their size in mid-stream are resized to the size of the first.
+
+How a frame is found: all packets are listed when the file is opened (about 100,000 a second), which
+numbers the frames. Going forward, decoding just goes on; going back or far ahead, it restarts from
+the last entry before the frame. Decoded frames are kept, undeveloped, up to a number, so a pass in
+reverse decodes each group of frames about once for every `cache_frames` frames of it.
+"""
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samgraph.errors import VideoError
+from samgraph.media.frames import (
+    Damage,
+    FrameSource,
+    MissingFrameError,
+    OnDamage,
+    check_index,
+    skips,
+)
+from samgraph.media.images import Rgb
+from samgraph.media.opening import shown
+from samgraph.media.video_decoder import Decoder, checked_path, errors_named, load_av
+from samgraph.media.video_packets import PacketList
+
+MAX_FRAME_PIXELS = 36_000_000
+CACHE_BYTES = 48 << 20
+FEWEST_KEPT, MOST_KEPT = 4, 64
+# A decoder holds back at most 16 frames for reordering and one a thread. A frame that has not come
+# out after so many more packets will not come.
+PATIENCE = 24
+# When the entry before a frame is so near, going on is cheaper than a seek.
+NEAR = 32
+# How many frames are looked at to tell whether time stamps give the order shown.
+SAMPLE = 64
+SECONDS_TO_SURVEY = 5.0
+
+UNKNOWN, DECODED, MISSING = 0, 1, 2
+QUARTER = 1 << 16
+
+
+class VideoFile(FrameSource):
+    """A video file as a `FrameSource`; see the top of this file.
+
+    Args:
+        path: A file in MP4, MOV, Matroska, WebM or AVI, told by its content.
+        on_damage: Raise `VideoError` at the first damage, or skip what cannot be decoded.
+        cache_frames: How many decoded frames to keep; as many as fit in 48 MB if omitted.
+        max_pixels: The most pixels a frame may have.
+
+    Raises:
+        VideoError: There is no such file, no frame of it can be decoded, or PyAV is missing.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        on_damage: OnDamage = "error",
+        cache_frames: int | None = None,
+        max_pixels: int = MAX_FRAME_PIXELS,
+    ) -> None:
+        self._label = f"`{shown(os.fspath(path))}`"
+        self._name = Path(path).name
+        self._skips = skips(on_damage)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, Any] = OrderedDict()
+        self._keep = cache_frames or MOST_KEPT
+        real = checked_path(path)
+        self._decoder = Decoder(real, self._label, max_pixels)
+        try:
+            self._declared = self._decoder.declared
+            self._is_cut_short = _ends_early(real)
+            self._packets = self._decoder.packet_list()
+            self._begin(cache_frames)
+        except BaseException:
+            self._decoder.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self._name
+
+    @property
+    def length(self) -> int:
+        """How many frames there are, those that cannot be decoded included."""
+        return len(self._packets.ordinal_of)
+
+    @property
+    def size_hw(self) -> tuple[int, int]:
+        """Height and width of every frame, upright."""
+        return self._size_hw
+
+    @property
+    def damage(self) -> Damage:
+        """What is wrong with the file, as far as it has been decoded."""
+        with self._lock:
+            return self._damage()
+
+    def frame(self, index: int) -> Rgb:
+        """The frame as uint8 RGB, upright."""
+        with self._lock:
+            check_index(index, self.length, self._label)
+            if self._is_closed:
+                raise VideoError(f"{self._label} has been closed")
+            if index not in self._kept and self._state[index] != MISSING:
+                self._find(index)
+            if index not in self._kept:
+                raise self._damaged(index)
+            with errors_named(self._label):
+                return self._developed(self._kept[index], index)
+
+    def time(self, index: int) -> float | None:
+        """Seconds from the first frame to this one; None if the file has no times."""
+        check_index(index, self.length, self._label)
+        return self._packets.seconds(index)
+
+    def close(self) -> None:
+        """Let go of the file and of all frames. May be called twice."""
+        with self._lock:
+            self._is_closed = True
+            self._kept.clear()
+            self._decoder.close()
+
+    def _begin(self, cache_frames: int | None) -> None:
+        """Number the frames and decode the first one, which gives the size."""
+        self._is_closed = False
+        self._reformatter = load_av().video.reformatter.VideoReformatter()
+        self._concealed: set[int] = set()
+        self._resized: set[int] = set()
+        self._forget()
+        if not self.length:
+            raise VideoError(f"{self._label} holds no frames", got=self._counted(0))
+        if not self._skips and (self._damage().lost or self._is_cut_short):
+            raise VideoError(
+                f"{self._label} is cut short", got=self._counted(self.length), hint=SKIP_HINT
+            )
+        self._find_order()
+        first = next((i for i in range(self.length) if self._is_readable(i)), None)
+        if first is None:
+            raise VideoError(f"no frame of {self._label} can be decoded", got=self._counted(0))
+        if first and not self._skips:
+            raise self._damaged(0)
+        frame = self._kept[first]
+        self._coded_hw = (frame.height, frame.width)
+        self._turn = _turn(frame)
+        height, width = self._coded_hw
+        self._size_hw = (width, height) if self._turn[0] else (height, width)
+        if cache_frames is None:
+            fit = CACHE_BYTES // max(1, sum(plane.buffer_size for plane in frame.planes))
+            self._keep = max(FEWEST_KEPT, min(fit, MOST_KEPT))
+
+    def _forget(self) -> None:
+        """Know nothing about any frame, and be at the start of the file."""
+        self._state = np.zeros(self.length, np.uint8)
+        self._kept.clear()
+        self._restart(0)
+
+    def _restart(self, entry: int) -> bool:
+        self._furthest = -1
+        self._start = 0
+        if not self._decoder.restart(entry, self._packets):
+            return False
+        if self._decoder.entry:
+            self._start = int(self._packets.index_of[self._decoder.entry])
+        return True
+
+    def _find_order(self) -> None:
+        """Number frames in the order the decoder gives them, if time stamps cannot be used.
+
+        AVI, and some recorders, stamp packets in the order stored. Where that is so, and the
+        decoder reorders, all of the file is decoded once.
+        """
+        if self._packets.is_reordered or not self._decoder.has_reordering:
+            return
+        order: list[int] = []
+        while not self._decoder.is_done:
+            order += [ordinal for ordinal, _ in self._decoder.step()]
+            if len(order) >= SAMPLE and order == sorted(order):
+                break
+        if order != sorted(order):
+            self._packets = self._packets.in_order_of(np.array(order, np.int64))
+        self._forget()
+
+    def _is_readable(self, index: int) -> bool:
+        self._find(index)
+        return index in self._kept
+
+    def _find(self, index: int) -> None:
+        """Decode until the frame is among those kept, or is known to be missing."""
+        while True:
+            entry = self._packets.entry_for(index)
+            is_there = self._can_go_on(index, entry) or self._restart(entry)
+            if is_there and self._advance(index):
+                return
+            started = self._decoder.entry if is_there else entry
+            if is_there and (started == 0 or self._state[self._start] == DECODED):
+                self._state[index] = MISSING
+                return
+            # Not a true entry: the frame there does not come out, or not by itself.
+            self._packets = self._packets.without_entry(started)
+
+    def _can_go_on(self, index: int, entry: int) -> bool:
+        """Whether the frame lies ahead of the decoder, and no better entry does."""
+        if entry > self._decoder.fed + NEAR or index < self._start:
+            return False
+        return index > self._furthest or self._state[index] == UNKNOWN
+
+    def _advance(self, index: int) -> bool:
+        """Decode on until the frame comes out; False once it cannot come any more."""
+        last = int(self._packets.ordinal_of[index]) + PATIENCE
+        while index not in self._kept:
+            passed = self._furthest > index and self._decoder.fed > last
+            if self._decoder.is_done or passed or not self._is_true_entry():
+                return False
+            for ordinal, frame in self._decoder.step():
+                self._note(ordinal, frame)
+        return True
+
+    def _is_true_entry(self) -> bool:
+        """False if frames have come out, but the one of the entry not among them."""
+        if self._decoder.entry == 0 or self._furthest < 0:
+            return True
+        return bool(self._state[self._start] == DECODED)
+
+    def _note(self, ordinal: int, frame: Any) -> None:
+        """Keep a frame that came out, unless it may rest on frames before the entry."""
+        index = int(self._packets.index_of[ordinal])
+        if index < self._start:
+            return
+        if frame.is_corrupt:
+            self._concealed.add(index)
+        self._furthest = max(self._furthest, index)
+        if self._state[index] == MISSING:
+            return
+        self._state[index] = DECODED
+        self._kept[index] = frame
+        if len(self._kept) > self._keep:
+            self._kept.popitem(last=False)
+
+    def _developed(self, frame: Any, index: int) -> Rgb:
+        """A decoded frame as upright RGB."""
+        height, width = self._coded_hw
+        if (frame.height, frame.width) != self._coded_hw:
+            self._resized.add(index)
+        pixels = self._reformatter.reformat(frame, width, height, "rgb24").to_ndarray()
+        swaps, flips_rows, flips_columns = self._turn
+        if swaps:
+            pixels = pixels.transpose(1, 0, 2)
+        rows, columns = (
+            slice(None, None, -1 if flip else 1) for flip in (flips_rows, flips_columns)
+        )
+        return np.ascontiguousarray(pixels[rows, columns])
+
+    def _damage(self) -> Damage:
+        return Damage(
+            declared=self._declared,
+            found=self.length,
+            decoded=int((self._state == DECODED).sum()),
+            missing=tuple(np.flatnonzero(self._state == MISSING).tolist()),
+            concealed=tuple(sorted(self._concealed)),
+            resized=tuple(sorted(self._resized)),
+            is_cut_short=self._is_cut_short,
+        )
+
+    def _damaged(self, index: int) -> VideoError:
+        """The error for a frame that cannot be decoded."""
+        if self._skips:
+            return MissingFrameError(f"frame {index} of {self._label} cannot be decoded")
+        missing, is_all = self._survey(index)
+        after = f"after frame {index - 1}" if index else "from its first frame on"
+        least = "" if is_all else "at least "
+        noun = "frame" if missing == 1 else "frames"
+        return VideoError(
+            f"{self._label} is damaged {after} ({least}{missing} {noun} cannot be decoded)",
+            got=self._counted(self.length - missing, most=not is_all),
+            hint=SKIP_HINT,
+        )

@@ -1,0 +1,69 @@
+"""The comparison that all tests of numbers share: many uses of ops in one graph, on an engine."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from samgraph.graph import Builder, Graph, Tensor
+from samgraph.graph.types import Array, dtype_of
+from samgraph.runtime import CompileOptions, Session
+from tests.ops.cases import Case
+from tests.tolerances import OP_BF16, OP_FP16, OP_FP32
+
+TOLERANCE = {"f32": OP_FP32, "f64": OP_FP32, "f16": OP_FP16, "bf16": OP_BF16}
+
+
+def disagreement(actual: Array, expected: Array) -> str | None:
+    """What is wrong with `actual`, in a sentence; None where it is right."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return f"{actual.dtype}{actual.shape} instead of {expected.dtype}{expected.shape}"
+    tolerance = TOLERANCE.get(dtype_of(expected))
+    if tolerance is None:
+        wrong = int(np.count_nonzero(actual != expected))
+        return f"{wrong} of {expected.size} elements differ" if wrong else None
+    got, want = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(got - want) <= tolerance[0] + tolerance[1] * np.abs(want)
+    right = near | (got == want) | (np.isnan(got) & np.isnan(want))
+    if right.all():
+        return None
+    place = np.unravel_index(int(np.argmin(right)), right.shape)
+    count = int(np.count_nonzero(~right))
+    return f"{count} of {want.size} differ: at {place}, {got[place]:.9g} for {want[place]:.9g}"
+
+
+def join(cases: Sequence[Case]) -> tuple[Graph, dict[str, Array], dict[str, Array]]:
+    """One graph with an output for each case, its inputs, and its weights."""
+    builder = Builder("cases")
+    inputs: dict[str, Array] = {}
+    weights: dict[str, Array] = {}
+    outputs: dict[str, Tensor] = {}
+    for number, case in enumerate(cases):
+        tensors = []
+        for place, (array, type) in enumerate(zip(case.arrays, case.types, strict=True)):
+            name = f"case{number}.{place}"
+            is_param = place >= len(case.arrays) - case.fixed
+            (weights if is_param else inputs)[name] = array
+            tensors.append(builder.param(name, type) if is_param else builder.input(name, type))
+        result = builder.emit(case.op, *tensors, like=None, **case.attributes)
+        outputs[f"case{number}"] = result
+    return builder.finish(outputs), inputs, weights
+
+
+def run_on(engine: str, cases: Sequence[Case]) -> list[Array]:
+    """The result of every case, all compiled as one graph."""
+    graph, inputs, weights = join(cases)
+    options = CompileOptions(engine=engine, profile="plain", cache=False)
+    results = Session("cpu", options).compile(graph, weights).run(inputs)
+    return [results[f"case{number}"] for number in range(len(cases))]
+
+
+def disagreements(engine: str, cases: Sequence[Case]) -> list[str]:
+    """Every case in which `engine` does not agree with the reference, in words."""
+    expected, actual = run_on("reference", cases), run_on(engine, cases)
+    found = []
+    for case, want, got in zip(cases, expected, actual, strict=True):
+        problem = disagreement(got, want)
+        if problem:
+            found.append(f"{case}: {problem}")
+    return found

@@ -1,0 +1,18 @@
+"""Every part of the model against recorded numbers of the reference, whole tensors, float32."""
+
+import pytest
+
+from tests.sam2.bench import bench_for
+from tests.sam2.comparing import compare_all, recorded, wrong
+from tests.sam2.components import run_components
+
+
+@pytest.mark.parametrize("engine", ["reference", "openvino"])
+@pytest.mark.parametrize("config", ["test", "test2"])
+def test_every_recorded_array_is_computed_alike(config: str, engine: str) -> None:
+    golden, bench = bench_for(config, engine)
+
+    found = compare_all(golden, run_components(golden, bench))
+
+    assert set(found) == recorded(golden)
+    assert not wrong(found)

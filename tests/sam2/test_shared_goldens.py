@@ -1,0 +1,103 @@
+"""The shared golden files beside the project: the test model, and tiny at its full 1024 pixels."""
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
+
+import pytest
+
+from samgraph.graph import Array
+from samgraph.sam2 import graphs
+from samgraph.sam2.config import CONFIGS
+from tests.golden.reading import Golden, shared_golden_dir
+from tests.sam2.bench import Bench, config_of
+from tests.sam2.comparing import Finding, compare_all, recorded, wrong
+from tests.sam2.components import run_components
+
+pytestmark = [pytest.mark.shared, pytest.mark.timeout(900)]
+
+# What the reference engine computes in seconds at 1024: its numpy is not made for whole models.
+CHEAP = ("points", "dense", "tables", "pointer_times", "decode:click")
+
+# Loosened, because the file is off, not we. `enc_pos3` depends on no weight, yet differs between
+# the two tiny files: in one of them, one thread of the recording used a coarser sine for half of
+# the rows. The level is dropped by the model, and the other file is held to the usual limit.
+LOOSENED = {("sam2_tiny", "enc_pos3"): 2e-4}
+
+
+@cache
+def shared_weights() -> ModuleType:
+    """`weights.py` of the shared folder."""
+    folder = shared_golden_dir()
+    assert folder is not None
+    spec = importlib.util.spec_from_file_location("shared_weights", folder / "weights.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def manifest() -> Mapping[str, Mapping[str, tuple[int, ...]]]:
+    """Key and shape of every tensor, by configuration."""
+    folder = shared_golden_dir()
+    assert folder is not None
+    data = json.loads((folder / "manifest.json").read_text())
+    return {
+        name: {key: tuple(shape) for key, shape in entry["keys"].items()}
+        for name, entry in data.items()
+    }
+
+
+def shared_bench(name: str, engine: str) -> tuple[Golden, Bench]:
+    folder = shared_golden_dir()
+    assert folder is not None
+    golden = Golden(folder / f"components_{name}.npz")
+    tensor, seed = shared_weights().tensor, golden.weights_seed
+    weights: dict[str, Array] = {
+        key: tensor(key, shape, seed) for key, shape in manifest()[name].items()
+    }
+    return golden, Bench(config_of(golden.meta), weights, engine)
+
+
+def assert_right(name: str, found: dict[str, Finding]) -> None:
+    """Everything is within its limit, loosened where the file is off."""
+    for (file, array), limit in LOOSENED.items():
+        if file == name:
+            assert found.pop(array).error < limit
+    assert not wrong(found)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_has_the_released_keys_and_shapes(name: str) -> None:
+    assert graphs.weight_shapes(CONFIGS[name]) == manifest()[name.replace("-", "_")]
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("test256", "reference"),
+        ("test256", "openvino"),
+        ("sam2.1_tiny", "openvino"),
+        ("sam2_tiny", "openvino"),
+    ],
+)
+def test_every_shared_array_is_computed_alike(name: str, engine: str) -> None:
+    golden, bench = shared_bench(name, engine)
+
+    found = compare_all(golden, run_components(golden, bench))
+
+    assert set(found) == recorded(golden)
+    assert_right(name, found)
+
+
+@pytest.mark.parametrize("name", ["sam2.1_tiny", "sam2_tiny"])
+def test_the_reference_engine_agrees_at_full_size(name: str) -> None:
+    golden, bench = shared_bench(name, "reference")
+
+    found = compare_all(golden, run_components(golden, bench, CHEAP))
+
+    assert_right(name, found)

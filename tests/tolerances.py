@@ -1,0 +1,82 @@
+"""Every tolerance of the tests, with its reason.
+
+"Noise" is how far the reference moves when it runs itself in float64 or with another number of
+threads; it was measured for our files (`tests/golden/README.md`) and for the shared ones. A limit
+is some ten times the noise: far above rounding, far below any mistake, which shows at 1e-2 or more.
+Relative limits are to the largest value of the recorded array (`Golden.compare`), absolute ones
+are differences (`Golden.difference`).
+"""
+
+# Components against the reference, float32, relative.
+
+# Image encoder, neck, position encodings: noise 1.7e-6 at 256 (1.1e-6 for the shared 1024 ones).
+ENCODER = 2e-5
+# The same at 1024, where sums are longer and the deeper models were not measured.
+ENCODER_1024 = 1e-4
+# Prompt encoder, memory encoder, one-dimensional encodings: noise 8e-7, short chains of sums.
+PROMPTS = 2e-5
+MEMORY_ENCODER = 2e-5
+# Rotary and sine tables: the angles are float32 numbers up to E, so cos and sin inherit E x 6e-8.
+TABLES = 2e-5
+# Mask decoder: tokens, masks, pointers. Noise 9e-6: seven attentions over unnormalised tokens.
+DECODER = 2e-4
+# Memory attention, whole and a layer at a time. Noise 2.2e-5 at 256, 4.6e-5 at 1024.
+MEMORY_ATTENTION = 3e-4
+
+# Components against the reference, float32, absolute.
+
+# IoU predictions and object scores: noise 5e-5; heads multiply by about 10 before they end.
+IOU = 1e-3
+OBJECT_SCORE = 1e-3
+# A stability score is a ratio of pixel counts: two pixels of the smallest mask (56 x 56, half set).
+STABILITY = 1.5e-3
+
+# Video with the memory kept in float32 (`_fp32mem`), 256.
+
+# Low-resolution logits, absolute: noise 1e-4, fed back over ten frames and more.
+VIDEO_LOGITS = 5e-3
+VIDEO_SCORE = 1e-3
+# Relative.
+VIDEO_POINTER = 3e-4
+VIDEO_MEMORY = 3e-4
+# Share of pixels whose logit is so near 0 that its sign may turn: noise is a few pixels a mask.
+VIDEO_PIXELS = 1e-4
+# Our frames are small (19200 pixels), so the share above is less than two pixels: allow three.
+VIDEO_PIXELS_SMALL = 1.6e-4
+
+# The same at 1024, absolute: two threads against one already gave 3.5e-3, 1.3e-4, 4e-5, 1.7e-3.
+VIDEO_LOGITS_1024 = 5e-2
+VIDEO_SCORE_1024 = 5e-3
+VIDEO_POINTER_1024 = 2e-3
+VIDEO_MEMORY_1024 = 3e-2
+
+# Video with the memory rounded to bfloat16, as the reference does it. A difference of 1e-6 may
+# round to the neighbouring bfloat16 number (4e-3 away) and feed back: two runs of the reference
+# differ by 0.36 in a logit. So: root mean square over deviation, absolute score, overlap of masks.
+VIDEO_BF16_LOGITS_RMS = 0.1
+VIDEO_BF16_SCORE = 0.3
+VIDEO_BF16_MASK_IOU = 0.98
+
+# The image predictor from picture to mask: logits absolute, noise 1.4e-4 at 1024.
+IMAGE_LOGITS = 5e-3
+IMAGE_PIXELS = 1e-4
+
+# One op of an engine against its numpy reference: (absolute, relative), an element is right when
+# it is within absolute + relative x |expected|. Derived as ONNX Runtime does: the rounding error
+# of a million random values, times 10 absolute and times 2 relative.
+
+# Sums of some hundred float32 products in another order.
+OP_FP32 = (1e-5, 1e-4)
+# 11 bits of fraction: half a unit is 4.9e-4, and a few roundings.
+OP_FP16 = (2.5e-3, 1e-3)
+# 8 bits of fraction: half a unit is 3.9e-3, and a few roundings.
+OP_BF16 = (2e-2, 1e-2)
+
+# The numpy reference of an op against torch, float32: (absolute, relative). Two orders of a sum.
+OP_AGAINST_TORCH = (1e-5, 1e-5)
+# Our erf against `math.erf`, absolute: what `ops/gelu.py` promises.
+ERF = 1e-12
+# A pass that rearranges sums, in float64, relative to the largest value: a hundred roundings.
+ALGEBRAIC_PASS = 1e-6
+# A node marked exact, in bf16 mode against fp32 mode, relative to the largest value.
+EXACT_NODE = 1e-6
