@@ -16,10 +16,8 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, cast, runtime_checkable
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +25,29 @@ from numpy.typing import NDArray
 from samgraph.errors import ImageError, OptionError, VideoError
 from samgraph.media.images import MAX_PIXELS, Rgb, image_size, read_image
 from samgraph.media.opening import ImageSource, shown
+from samgraph.media.video_source import (
+    Damage,
+    FrameSource,
+    MissingFrameError,
+    OnDamage,
+    check_frame_size,
+    check_index,
+    skips,
+)
 
-OnDamage: TypeAlias = Literal["error", "skip"]
+__all__ = [
+    "Damage",
+    "FrameIterator",
+    "FrameList",
+    "FrameSource",
+    "FramesSource",
+    "ImageFolder",
+    "MissingFrameError",
+    "OnDamage",
+    "natural_key",
+    "open_frames",
+]
+
 FramesSource: TypeAlias = (
     "str | os.PathLike[str] | Sequence[ImageSource] | NDArray[Any] | Iterable[ImageSource]"
     " | FrameSource"
@@ -37,103 +56,6 @@ FramesSource: TypeAlias = (
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 IMAGE_BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"BM", b"II*\0", b"MM\0*", b"GIF8")
 WINDOW = 16
-
-
-class MissingFrameError(VideoError):
-    """One frame cannot be read, and the source was told to go on without it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """What is wrong with a source, as far as it has been read.
-
-    Attributes:
-        declared: How many frames the header promises; None if it does not say.
-        found: How many frames there is data for; None while an iterator still runs.
-        decoded: How many different frames have been decoded so far.
-        missing: The frames that were asked for, or passed over, and could not be decoded.
-        concealed: Frames whose damaged parts the decoder has filled in by guessing.
-        resized: Frames that had another size than the first, and were given its size.
-        is_cut_short: The file ends before its header says it does.
-    """
-
-    declared: int | None = None
-    found: int | None = None
-    decoded: int = 0
-    missing: tuple[int, ...] = ()
-    concealed: tuple[int, ...] = ()
-    resized: tuple[int, ...] = ()
-    is_cut_short: bool = False
-
-    @property
-    def lost(self) -> int:
-        """How many of the declared frames are not in the file at all."""
-        return max((self.declared or 0) - (self.found or 0), 0) if self.found is not None else 0
-
-    def __bool__(self) -> bool:
-        """Whether anything is wrong."""
-        return bool(self.missing or self.concealed or self.resized or self.lost) or (
-            self.is_cut_short
-        )
-
-    def __str__(self) -> str:
-        """The damage in one line, or `no damage`."""
-        counts = (
-            (len(self.missing), f"{_frames(self.missing)} cannot be decoded"),
-            (self.lost, f"{self.lost} of {self.declared} declared frames are not in the file"),
-            (len(self.concealed), f"{_frames(self.concealed)} partly guessed by the decoder"),
-            (len(self.resized), f"{_frames(self.resized)} of another size"),
-            (self.is_cut_short and not self.lost, "the file is cut short"),
-        )
-        return "; ".join(text for count, text in counts if count) or "no damage"
-
-
-@runtime_checkable
-class FrameSource(Protocol):
-    """Frames by number. Any thread may ask; answers are given one at a time."""
-
-    @property
-    def name(self) -> str:
-        """A short name: that of the file or folder."""
-
-    @property
-    def length(self) -> int | None:
-        """How many frames there are, gaps included; None if that is not known (yet)."""
-
-    @property
-    def size_hw(self) -> tuple[int, int]:
-        """Height and width of every frame."""
-
-    @property
-    def damage(self) -> Damage:
-        """What is wrong, as far as has been read."""
-
-    def frame(self, index: int) -> Rgb:
-        """The frame as uint8 RGB, [H, W, 3].
-
-        Raises:
-            MissingFrameError: It cannot be decoded, and damage is to be skipped.
-            VideoError: It does not exist, cannot be decoded, or has been forgotten.
-        """
-
-    def time(self, index: int) -> float | None:
-        """Seconds from the first frame to this one; None where frames carry no time."""
-
-    def close(self) -> None:
-        """Let go of files and frames. May be called twice."""
-
-    def __enter__(self) -> Self:
-        """The source itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
 
 
 class FrameList(FrameSource):
@@ -402,33 +324,6 @@ def open_frames(
     )
 
 
-def skips(on_damage: str) -> bool:
-    """Whether damage is to be skipped; an `OptionError` for words that say neither."""
-    if on_damage not in ("error", "skip"):
-        raise OptionError(f"`on_damage` cannot be {on_damage!r}", expected="`error` or `skip`")
-    return on_damage == "skip"
-
-
-def check_index(index: int, length: int | None, name: str) -> None:
-    """Refuse a frame number that is not there."""
-    if not isinstance(index, int | np.integer) or isinstance(index, bool):
-        raise VideoError("a frame is asked for by its number", got=f"a {_kind(index)}")
-    if index < 0 or (length is not None and index >= length):
-        last = "from 0 on" if length is None else f"0 to {length - 1}"
-        raise VideoError(f"{name} has no frame {index}", expected=last)
-
-
-def check_frame_size(label: str, found: tuple[int, ...], expected: tuple[int, int]) -> None:
-    """Refuse a frame whose size is not that of the first."""
-    if tuple(found) != expected:
-        raise VideoError(
-            f"{label} has another size than the first frame",
-            got=f"{found[1]} x {found[0]}",
-            expected=f"{expected[1]} x {expected[0]}",
-            hint="give frames of one size",
-        )
-
-
 def natural_key(name: str) -> tuple[list[Any], str]:
     """A sort key that takes runs of digits as numbers: `img2` before `img10`."""
     pieces: list[Any] = re.split(r"([0-9]+)", name.casefold())
@@ -439,7 +334,7 @@ def natural_key(name: str) -> tuple[list[Any], str]:
 def _open_path(
     path: str, on_damage: OnDamage, cache_frames: int | None, max_pixels: int | None
 ) -> FrameSource:
-    if os.path.isdir(path):  # noqa: PTH112 (a path with a NUL is not an exception here)
+    if os.path.isdir(path):
         limit = MAX_PIXELS if max_pixels is None else max_pixels
         return ImageFolder(path, on_damage=on_damage, max_pixels=limit)
     from samgraph.media.video import MAX_FRAME_PIXELS, VideoFile
@@ -480,15 +375,6 @@ def _is_image(path: Path) -> bool:
         return False
     return beginning.startswith(IMAGE_BEGINNINGS) or (
         beginning.startswith(b"RIFF") and beginning.endswith(b"WEBP")
-    )
-
-
-def _frames(indices: tuple[int, ...]) -> str:
-    """`frame 38`, or `11 frames from 38 on`."""
-    return (
-        f"frame {indices[0]}"
-        if len(indices) == 1
-        else f"{len(indices)} frames from " + (f"{indices[0]} on")
     )
 
 

@@ -18,9 +18,9 @@ from itertools import count
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from samgraph.errors import OptionError
-from samgraph.media.frames import FrameSource, MissingFrameError
+from samgraph.errors import OptionError, VideoError
 from samgraph.media.images import Rgb
+from samgraph.media.video_source import FrameSource, MissingFrameError
 
 T = TypeVar("T")
 
@@ -146,6 +146,7 @@ def _work(
     line: _Line[T], source: FrameSource, prepare: Callable[[Rgb], T], indices: Iterable[int]
 ) -> None:
     """The thread: one frame at a time until the end, an error, or a call to stop."""
+    is_open_ended = source.length is None
     try:
         for index in indices:
             if not line.has_room():
@@ -154,14 +155,16 @@ def _work(
                 frame = source.frame(index)
             except MissingFrameError:
                 continue
+            except VideoError:
+                # An iterator tells its end only when it is asked for one frame too many.
+                if is_open_ended and source.length is not None and index >= source.length:
+                    break
+                raise
             line.put(index, prepare(frame))
             del frame
         line.end()
     except BaseException as error:
-        length = source.length
-        # An iterator of unknown length is asked for one frame too many: that is its end.
-        is_end = length is not None and index >= length
-        line.end(None if is_end else error)
+        line.end(error)
 
 
 def _indices(
@@ -178,7 +181,7 @@ def _indices(
     return range(start or 0, stop if length is None else min(stop, length))
 
 
-def _stop(line: "_Line[object]", thread: threading.Thread) -> None:
+def _stop(line: _Line[T], thread: threading.Thread) -> None:
     line.stop()
     if thread is not threading.current_thread() and thread.ident is not None:
         thread.join(PATIENCE)

@@ -25,7 +25,12 @@ from typing import Any
 import numpy as np
 
 from samgraph.errors import VideoError
-from samgraph.media.frames import (
+from samgraph.media.images import Rgb
+from samgraph.media.opening import shown
+from samgraph.media.video_boxes import check_boxes
+from samgraph.media.video_decoder import Decoder
+from samgraph.media.video_opening import checked_path, ends_early, errors_named, load_av
+from samgraph.media.video_source import (
     Damage,
     FrameSource,
     MissingFrameError,
@@ -33,10 +38,7 @@ from samgraph.media.frames import (
     check_index,
     skips,
 )
-from samgraph.media.images import Rgb
-from samgraph.media.opening import shown
-from samgraph.media.video_decoder import Decoder, checked_path, errors_named, load_av
-from samgraph.media.video_packets import PacketList
+from samgraph.media.video_turning import turn_of
 
 MAX_FRAME_PIXELS = 36_000_000
 CACHE_BYTES = 48 << 20
@@ -51,7 +53,9 @@ SAMPLE = 64
 SECONDS_TO_SURVEY = 5.0
 
 UNKNOWN, DECODED, MISSING = 0, 1, 2
-QUARTER = 1 << 16
+SKIP_HINT = (
+    'pass `on_damage="skip"`, or add `--on-damage skip`, to keep the frames that are readable'
+)
 
 
 class VideoFile(FrameSource):
@@ -81,12 +85,18 @@ class VideoFile(FrameSource):
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, Any] = OrderedDict()
         self._keep = cache_frames or MOST_KEPT
+        self._concealed: set[int] = set()
+        self._resized: set[int] = set()
+        self._is_closed = self._is_surveyed = False
+        self._wanted = 0
         real = checked_path(path)
+        check_boxes(real, self._label)
         self._decoder = Decoder(real, self._label, max_pixels)
         try:
-            self._declared = self._decoder.declared
-            self._is_cut_short = _ends_early(real)
+            self._is_cut_short = ends_early(real)
+            declared = self._decoder.declared
             self._packets = self._decoder.packet_list()
+            self._declared = declared and declared - self._packets.hidden
             self._begin(cache_frames)
         except BaseException:
             self._decoder.close()
@@ -140,18 +150,15 @@ class VideoFile(FrameSource):
 
     def _begin(self, cache_frames: int | None) -> None:
         """Number the frames and decode the first one, which gives the size."""
-        self._is_closed = False
         self._reformatter = load_av().video.reformatter.VideoReformatter()
-        self._concealed: set[int] = set()
-        self._resized: set[int] = set()
         self._forget()
+        self._find_order()
         if not self.length:
             raise VideoError(f"{self._label} holds no frames", got=self._counted(0))
         if not self._skips and (self._damage().lost or self._is_cut_short):
             raise VideoError(
                 f"{self._label} is cut short", got=self._counted(self.length), hint=SKIP_HINT
             )
-        self._find_order()
         first = next((i for i in range(self.length) if self._is_readable(i)), None)
         if first is None:
             raise VideoError(f"no frame of {self._label} can be decoded", got=self._counted(0))
@@ -159,9 +166,9 @@ class VideoFile(FrameSource):
             raise self._damaged(0)
         frame = self._kept[first]
         self._coded_hw = (frame.height, frame.width)
-        self._turn = _turn(frame)
+        self._turn = turn_of(frame)
         height, width = self._coded_hw
-        self._size_hw = (width, height) if self._turn[0] else (height, width)
+        self._size_hw = (width, height) if self._turn.swaps else (height, width)
         if cache_frames is None:
             fit = CACHE_BYTES // max(1, sum(plane.buffer_size for plane in frame.planes))
             self._keep = max(FEWEST_KEPT, min(fit, MOST_KEPT))
@@ -171,15 +178,6 @@ class VideoFile(FrameSource):
         self._state = np.zeros(self.length, np.uint8)
         self._kept.clear()
         self._restart(0)
-
-    def _restart(self, entry: int) -> bool:
-        self._furthest = -1
-        self._start = 0
-        if not self._decoder.restart(entry, self._packets):
-            return False
-        if self._decoder.entry:
-            self._start = int(self._packets.index_of[self._decoder.entry])
-        return True
 
     def _find_order(self) -> None:
         """Number frames in the order the decoder gives them, if time stamps cannot be used.
@@ -192,11 +190,23 @@ class VideoFile(FrameSource):
         order: list[int] = []
         while not self._decoder.is_done:
             order += [ordinal for ordinal, _ in self._decoder.step()]
-            if len(order) >= SAMPLE and order == sorted(order):
+            if len(order) == SAMPLE and order == sorted(order):
                 break
         if order != sorted(order):
-            self._packets = self._packets.in_order_of(np.array(order, np.int64))
+            unique = list(dict.fromkeys(order))
+            self._packets = self._packets.in_order_of(np.array(unique, np.int64))
         self._forget()
+
+    def _restart(self, entry: int) -> bool:
+        """Begin a new run at an entry; False if that cannot be reached."""
+        self._furthest = -1
+        self._is_entered = False
+        if not self._decoder.restart(entry, self._packets):
+            return False
+        start = self._decoder.entry
+        self._start = int(self._packets.index_of[start]) if start else 0
+        self._is_entered = start == 0
+        return True
 
     def _is_readable(self, index: int) -> bool:
         self._find(index)
@@ -210,49 +220,48 @@ class VideoFile(FrameSource):
             if is_there and self._advance(index):
                 return
             started = self._decoder.entry if is_there else entry
-            if is_there and (started == 0 or self._state[self._start] == DECODED):
+            # From the start of the file, or a true entry, what does not come out is missing.
+            if started == 0 or (self._is_entered and self._state[index] != DECODED):
                 self._state[index] = MISSING
                 return
-            # Not a true entry: the frame there does not come out, or not by itself.
             self._packets = self._packets.without_entry(started)
 
     def _can_go_on(self, index: int, entry: int) -> bool:
-        """Whether the frame lies ahead of the decoder, and no better entry does."""
-        if entry > self._decoder.fed + NEAR or index < self._start:
+        """Whether the frame lies ahead in this run, and no better entry does."""
+        if entry > self._decoder.fed + NEAR or index < self._start or not self._is_entered:
             return False
-        return index > self._furthest or self._state[index] == UNKNOWN
+        return index > self._furthest or bool(self._state[index] == UNKNOWN)
 
     def _advance(self, index: int) -> bool:
         """Decode on until the frame comes out; False once it cannot come any more."""
+        self._wanted = index
         last = int(self._packets.ordinal_of[index]) + PATIENCE
         while index not in self._kept:
-            passed = self._furthest > index and self._decoder.fed > last
-            if self._decoder.is_done or passed or not self._is_true_entry():
+            is_passed = self._furthest > index and self._decoder.fed > last
+            is_false_entry = self._furthest >= 0 and not self._is_entered
+            if self._decoder.is_done or is_passed or is_false_entry:
                 return False
             for ordinal, frame in self._decoder.step():
-                self._note(ordinal, frame)
+                self._note(int(self._packets.index_of[ordinal]), frame)
         return True
 
-    def _is_true_entry(self) -> bool:
-        """False if frames have come out, but the one of the entry not among them."""
-        if self._decoder.entry == 0 or self._furthest < 0:
-            return True
-        return bool(self._state[self._start] == DECODED)
-
-    def _note(self, ordinal: int, frame: Any) -> None:
+    def _note(self, index: int, frame: Any) -> None:
         """Keep a frame that came out, unless it may rest on frames before the entry."""
-        index = int(self._packets.index_of[ordinal])
         if index < self._start:
+            return
+        # A run is entered once the frame of its entry has come out first, and whole. Otherwise
+        # the file called something a key frame that is not, or it is damaged there.
+        self._is_entered |= index == self._start and not frame.is_corrupt and self._furthest < 0
+        self._furthest = max(self._furthest, index)
+        if not self._is_entered or self._state[index] == MISSING:
             return
         if frame.is_corrupt:
             self._concealed.add(index)
-        self._furthest = max(self._furthest, index)
-        if self._state[index] == MISSING:
-            return
         self._state[index] = DECODED
         self._kept[index] = frame
         if len(self._kept) > self._keep:
-            self._kept.popitem(last=False)
+            # Many frames may come out at once, at the end of the file: not the one asked for.
+            del self._kept[next(kept for kept in self._kept if kept != self._wanted)]
 
     def _developed(self, frame: Any, index: int) -> Rgb:
         """A decoded frame as upright RGB."""
@@ -260,13 +269,7 @@ class VideoFile(FrameSource):
         if (frame.height, frame.width) != self._coded_hw:
             self._resized.add(index)
         pixels = self._reformatter.reformat(frame, width, height, "rgb24").to_ndarray()
-        swaps, flips_rows, flips_columns = self._turn
-        if swaps:
-            pixels = pixels.transpose(1, 0, 2)
-        rows, columns = (
-            slice(None, None, -1 if flip else 1) for flip in (flips_rows, flips_columns)
-        )
-        return np.ascontiguousarray(pixels[rows, columns])
+        return self._turn.applied_to(pixels)
 
     def _damage(self) -> Damage:
         return Damage(
@@ -283,12 +286,31 @@ class VideoFile(FrameSource):
         """The error for a frame that cannot be decoded."""
         if self._skips:
             return MissingFrameError(f"frame {index} of {self._label} cannot be decoded")
-        missing, is_all = self._survey(index)
+        missing = self._survey(index)
+        least = "" if self._is_surveyed else "at least "
         after = f"after frame {index - 1}" if index else "from its first frame on"
-        least = "" if is_all else "at least "
         noun = "frame" if missing == 1 else "frames"
         return VideoError(
             f"{self._label} is damaged {after} ({least}{missing} {noun} cannot be decoded)",
-            got=self._counted(self.length - missing, most=not is_all),
+            got=("at most " if least else "") + self._counted(self.length - missing),
             hint=SKIP_HINT,
         )
+
+    def _survey(self, index: int) -> int:
+        """How many frames are missing, found by decoding the rest of the file for a while."""
+        deadline = time.monotonic() + SECONDS_TO_SURVEY
+        begun = self._start
+        while not (self._is_surveyed or self._decoder.is_done) and time.monotonic() < deadline:
+            for ordinal, frame in self._decoder.step():
+                self._note(int(self._packets.index_of[ordinal]), frame)
+        if self._decoder.is_done and begun <= index and not self._is_surveyed:
+            rest = self._state[begun:]
+            rest[rest == UNKNOWN] = MISSING
+            self._is_surveyed = True
+        return int((self._state == MISSING).sum())
+
+    def _counted(self, frames: int) -> str:
+        """`109 frames of the 120 the file declares`."""
+        if self._declared is None:
+            return f"{frames} of {self.length} frames"
+        return f"{frames} frames of the {self._declared} the file declares"

@@ -50,6 +50,11 @@ class PacketList:
     time_base: float
 
     @property
+    def hidden(self) -> int:
+        """How many packets hold no frame that is shown."""
+        return len(self.size) - len(self.ordinal_of)
+
+    @property
     def is_reordered(self) -> bool:
         """Whether frames are shown in another order than they are stored in."""
         return bool((np.diff(self.ordinal_of) < 0).any())
@@ -129,26 +134,31 @@ def list_packets(container: Any, stream: Any, name: str) -> PacketList:
         hidden.append(is_hidden or (hides and not memoryview(packet)[0] & VP8_SHOWN))
         if len(size) > MAX_PACKETS:
             raise VideoError(f"{name} has more than {MAX_PACKETS:,} frames")
-    base = float(stream.time_base or 0)
-    lists = [np.frombuffer(column, np.int64) for column in (position, size, stamp)]
-    return _arranged(*lists, np.frombuffer(keys, np.uint8), np.frombuffer(hidden, np.uint8), base)
+    return _arranged(
+        np.frombuffer(position, np.int64),
+        np.frombuffer(size, np.int64),
+        np.frombuffer(stamp, np.int64),
+        np.frombuffer(keys, np.bool_),
+        np.frombuffer(hidden, np.bool_),
+        float(stream.time_base or 0),
+    )
 
 
 def _arranged(
     position: Integers,
     size: Integers,
     stamp: Integers,
-    keys: NDArray[np.uint8],
-    hidden: NDArray[np.uint8],
+    is_key: NDArray[np.bool_],
+    is_hidden: NDArray[np.bool_],
     time_base: float,
 ) -> PacketList:
-    """The list in order of its time stamps, where these can be used, and else as stored."""
-    shown = np.flatnonzero(hidden == 0)
+    """The list in order of its time stamps, where all frames have one, and else as stored."""
+    shown = np.flatnonzero(~is_hidden)
     if (stamp[shown] != NO_TIME).all():
         shown = shown[np.argsort(stamp[shown], kind="stable")]
     index_of = np.full(len(size), NEVER_SHOWN, np.int64)
     index_of[shown] = np.arange(len(shown))
-    entries = _rising(np.flatnonzero((keys != 0) & (hidden == 0)), index_of)
+    entries = _rising(np.flatnonzero(is_key & ~is_hidden), index_of)
     return PacketList(position, size, stamp, index_of, shown, entries, time_base)
 
 

@@ -12,7 +12,7 @@ from samgraph.graph.builder import Tensor, emit
 from samgraph.graph.dims import Dim, product
 from samgraph.graph.registry import expect, register
 from samgraph.graph.types import Array, TensorType
-from samgraph.ops.rules import need_float, need_rank, widen, window_length
+from samgraph.ops.rules import need_float, need_pixels, need_rank, widen, window_length
 
 Pair = tuple[int, int]
 
@@ -42,6 +42,7 @@ def infer(
     """Channels become the rows of `weight`; the window slides over height and width."""
     need_float("conv2d", x, weight, *([bias] if bias else []))
     need_rank("conv2d", "x", x, 4)
+    need_pixels("conv2d", x)
     need_rank("conv2d", "weight", weight, 4)
     out, width, kernel_h, kernel_w = weight.shape
     ok = groups >= 1 and x.shape[1] == width * groups and isinstance(out, int) and out % groups == 0

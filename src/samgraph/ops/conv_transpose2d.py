@@ -12,7 +12,7 @@ from samgraph.graph.builder import Tensor, emit
 from samgraph.graph.dims import Dim, product
 from samgraph.graph.registry import expect, register
 from samgraph.graph.types import Array, TensorType
-from samgraph.ops.rules import need_float, need_rank, widen
+from samgraph.ops.rules import need_float, need_pixels, need_rank, widen
 
 Pair = tuple[int, int]
 
@@ -30,6 +30,7 @@ def infer(
     """Channels become the second axis of `weight`; the image grows."""
     need_float("conv_transpose2d", x, weight, *([bias] if bias else []))
     need_rank("conv_transpose2d", "x", x, 4)
+    need_pixels("conv_transpose2d", x)
     need_rank("conv_transpose2d", "weight", weight, 4)
     inner, out, *kernel = weight.shape
     expect(

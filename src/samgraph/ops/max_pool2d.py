@@ -19,6 +19,7 @@ def infer(x: TensorType, *, kernel: Pair, stride: Pair) -> TensorType:
     """The image shrinks; a last, partial window is left out."""
     need_float("max_pool2d", x)
     need_rank("max_pool2d", "x", x, 4)
+    expect(0 not in x.shape, "max_pool2d", "there is no image", got=x, want="[N, C, H, W]")
     ok = min(*kernel, *stride) >= 1
     expect(ok, "max_pool2d", "bad kernel or stride", got=f"{kernel}, {stride}", want=">= 1")
     sizes = zip(x.shape[2:], kernel, stride, strict=True)

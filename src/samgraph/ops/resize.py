@@ -12,7 +12,7 @@ from samgraph.graph.builder import Tensor, emit
 from samgraph.graph.dims import Dim
 from samgraph.graph.registry import expect, register
 from samgraph.graph.types import Array, TensorType
-from samgraph.ops.rules import need_float, need_rank, widen
+from samgraph.ops.rules import need_float, need_pixels, need_rank, widen
 
 HOW = ("nearest", "bilinear", "bicubic")
 
@@ -26,6 +26,7 @@ def infer(x: TensorType, *, size: tuple[Dim, Dim], how: str, antialias: bool) ->
     """Only height and width change."""
     need_float("resize", x)
     need_rank("resize", "x", x, 4)
+    need_pixels("resize", x)
     expect(how in HOW, "resize", "no such way", got=how, want=", ".join(HOW))
     ok = len(size) == 2 and all(not isinstance(n, int) or n >= 1 for n in size)
     expect(ok, "resize", "bad size", got=size, want="(height, width)")

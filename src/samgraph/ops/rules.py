@@ -44,6 +44,11 @@ def need_rank(op: str, name: str, type: TensorType, rank: int) -> None:
     expect(type.rank == rank, op, f"`{name}` needs {rank} axes", got=type, want=f"{rank} axes")
 
 
+def need_pixels(op: str, x: TensorType) -> None:
+    """The image must have at least one channel, row and column; the batch may be empty."""
+    expect(0 not in x.shape[1:], op, "the image is empty", got=x, want="[N, C, H, W]")
+
+
 def axis_index(op: str, axis: int, rank: int) -> int:
     """An axis counted from the front."""
     expect(-rank <= axis < rank, op, "no such axis", got=axis, want=f"-{rank} to {rank - 1}")

@@ -80,8 +80,7 @@ def windowed_attention(
     """Attention inside each window, or over the whole map when `window` is 0."""
     H, W = width(x, 1), width(x, 2)
     h, w = (window, window) if window else (H, W)
-    qkv = linear(at / "qkv", partition(x, h, w), 3 * channels)
-    q, k, v = (qkv[..., i * channels : (i + 1) * channels] for i in range(3))
+    q, k, v = projections(at / "qkv", partition(x, h, w), channels)
     tokens = h * w
     if pools:
         q, h, w, H, W = pool(q), h // 2, w // 2, H // 2, W // 2
@@ -89,6 +88,13 @@ def windowed_attention(
     y = ops.attention(q, k, v, heads=heads, scale=(channels // heads) ** -0.5)
     y = linear(at / "proj", y, channels)
     return unpartition(y.reshape(-1, h, w, channels), x.shape[0], H, W)
+
+
+def projections(at: Scope, x: Tensor, channels: int) -> list[Tensor]:
+    """Queries, keys and values; the checkpoint has their three maps as one."""
+    weight, bias = at.weight("weight", 3 * channels, width(x)), at.weight("bias", 3 * channels)
+    parts = [slice(i * channels, (i + 1) * channels) for i in range(3)]
+    return [ops.linear(x, weight[part], bias[part]) for part in parts]
 
 
 def pool(x: Tensor) -> Tensor:

@@ -38,9 +38,13 @@ def memory_encoder(
 
 
 def mask_for_memory(logits: Tensor, binary: Tensor) -> Tensor:
-    """Mask logits as the encoder wants them; `binary` [N, 1, 1, 1] says where to harden first."""
-    soft = ops.where(binary, ops.where(logits > 0.0, 1.0, 0.0), ops.sigmoid(logits))
-    return soft * MASK_SCALE + MASK_SHIFT
+    """Mask logits as the encoder wants them; `binary` [N, 1, 1, 1] says where to harden first.
+
+    Hardening (1 above zero, else 0) is a sigmoid that is steep beyond any float, shifted so that
+    zero itself falls on the lower side: one formula, and no full-size mask is made twice.
+    """
+    steepness, shift = ops.where(binary, 1e38, 1.0), ops.where(binary, -1e3, 0.0)
+    return ops.sigmoid(logits * steepness + shift) * MASK_SCALE + MASK_SHIFT
 
 
 def shrink_mask(at: Scope, config: Sam2Config, mask: Tensor) -> Tensor:

@@ -81,10 +81,15 @@ def _with_channel_bias(y: Output, bias: Sequence[Output]) -> Output:
     return opset15.add(y, opset15.reshape(bias[0], _numbers([1, -1, 1, 1]), False))
 
 
-def _layer_norm(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _layer_norm(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+    """With more than three axes OpenVINO has no kernel for it, so images become tokens."""
     x, scale, shift = inputs
+    type = node.result.type
+    if type.rank > 3:
+        x = opset15.reshape(x, _numbers([1, -1, _known(type.shape[-1])]), False)
     normal = opset15.mvn(x, _numbers([-1]), True, _attribute(node, "eps"), "inside_sqrt")
-    return opset15.add(opset15.multiply(normal, scale), shift)
+    y = opset15.add(opset15.multiply(normal, scale), shift)
+    return opset15.reshape(y, symbols.shape(type.shape), False) if type.rank > 3 else y
 
 
 def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
@@ -174,10 +179,22 @@ def _reduce(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Outpu
     axes = [axis % rank for axis in _attribute(node, "axes")]
     if how == "argmax":
         return _argmax(symbols, node, inputs[0], axes)
-    if not axes:
-        return inputs[0]
     total = getattr(opset15, f"reduce_{how}")
-    return total(inputs[0], _numbers(axes), keep)
+    y = inputs[0]
+    for group in _neighbours(axes):  # a reduction over axes that lie apart has no fast kernel
+        y = total(y, _numbers(group), True)
+    return y if keep else opset15.reshape(y, symbols.shape(node.result.type.shape), False)
+
+
+def _neighbours(axes: list[int]) -> list[list[int]]:
+    """The axes in runs that lie side by side: [1, 2, 4] -> [[1, 2], [4]]."""
+    runs: list[list[int]] = []
+    for axis in sorted(axes):
+        if runs and runs[-1][-1] == axis - 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    return runs
 
 
 def _argmax(symbols: SymbolTable, node: Node, x: Output, axes: list[int]) -> Output:

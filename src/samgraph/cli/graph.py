@@ -1,0 +1,107 @@
+"""`samgraph graph`: look at any part of the model, before or after passes, or at its cost."""
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from samgraph.errors import GraphError, OptionError
+from samgraph.graph import Graph, print_graph, to_dot, to_svg
+from samgraph.media.files import write_atomically
+from samgraph.runtime import PROFILES, CompileOptions, Session
+from samgraph.sam2.config import CONFIGS, Sam2Config, find_config
+from samgraph.sam2.graphs import TRACES
+from samgraph.sam2.statistics import TYPICAL, measure
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--model", default="sam2.1-tiny", show_default=True, help="A model by name.")
+@click.option("--before", "stage", flag_value="before", help="As traced (the default).")
+@click.option("--after", "stage", flag_value="after", help="After the passes of the engine.")
+@click.option("--passes", "stage", flag_value="passes", help="After each pass in turn.")
+@click.option("--engine", default="openvino", show_default=True, help="Whose passes to run.")
+@click.option("--profile", default="fused", show_default=True, type=click.Choice(list(PROFILES)))
+@click.option("--image-size", type=int, help="Input size, if not the model's own.")
+@click.option("--svg", type=click.Path(dir_okay=False), help="Draw the graph to an SVG file.")
+@click.option("--dot", type=click.Path(dir_okay=False), help="Write it for Graphviz.")
+@click.option("--cost", is_flag=True, help="Ops, parameters, multiply-adds and bytes.")
+def command(
+    name: str | None,
+    model: str,
+    stage: str | None,
+    engine: str,
+    profile: str,
+    image_size: int | None,
+    svg: str | None,
+    dot: str | None,
+    cost: bool,
+) -> None:
+    """Look at graph NAME of the model; with no NAME, at the cost of all parts of all sizes."""
+    if name is None:
+        _print_costs([*CONFIGS.values()])
+        return
+    config = find_config(model)
+    if image_size is not None:
+        config = config.at_size(image_size)
+    graph = trace(config, name)
+    session = Session("cpu", CompileOptions(engine=engine, profile=profile))
+    if stage == "passes":
+        session.optimise(graph, lambda step, after: click.echo(f"# {step}\n{after}\n"))
+        return
+    shown = session.optimise(graph) if stage == "after" else graph
+    if cost:
+        _print_ops(shown)
+    elif svg or dot:
+        for path, draw in ((svg, to_svg), (dot, to_dot)):
+            if path:
+                write_atomically(path, draw(shown).encode())
+                click.echo(f"wrote {path}")
+    else:
+        click.echo(print_graph(shown))
+
+
+def trace(config: Sam2Config, name: str) -> Graph:
+    """The graph called `name`, or an error that lists the names."""
+    if name not in TRACES:
+        raise GraphError(f"there is no graph `{name}`", expected=", ".join(TRACES))
+    return TRACES[name](config)
+
+
+def _print_costs(configs: list[Sam2Config]) -> None:
+    if not configs:
+        raise OptionError("no model to measure")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    titles = ("model", "graph", "nodes", "parameters", "multiply-adds", "weights", "values")
+    for title in titles:
+        table.add_column(title, justify="left" if title in ("model", "graph") else "right")
+    for config in configs:
+        for name in TRACES:
+            cost = measure(TRACES[name](config))
+            table.add_row(
+                config.name if name == next(iter(TRACES)) else "",
+                name,
+                str(cost.nodes),
+                f"{cost.parameters / 1e6:.2f} M",
+                f"{cost.multiply_adds / 1e9:.1f} G",
+                f"{cost.weight_bytes / 1e6:.0f} MB",
+                f"{cost.value_bytes / 1e6:.0f} MB",
+            )
+    Console(highlight=False, width=None if Console().is_terminal else 110).print(table)
+    click.echo(_sizes_note())
+
+
+def _print_ops(graph: Graph) -> None:
+    cost = measure(graph)
+    for op, count in cost.ops.items():
+        click.echo(f"{count:5}  {op}")
+    click.echo(
+        f"{cost.nodes} nodes, {cost.parameters / 1e6:.2f} M parameters, "
+        f"{cost.multiply_adds / 1e9:.2f} G multiply-adds, {cost.weight_bytes / 1e6:.1f} MB of "
+        f"weights, {cost.value_bytes / 1e6:.1f} MB of values"
+    )
+    click.echo(_sizes_note())
+
+
+def _sizes_note() -> str:
+    sizes = ", ".join(f"{name}={size}" for name, size in TYPICAL.items())
+    return f"for {sizes}: one image, one prompt or object, a full memory"
