@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 Times = dict[str, list[float]]
+PAUSE_SECONDS = 0.4  # the threads of the peer before may still be spinning
 
 
 def serve(jobs: Mapping[str, Callable[[], object]]) -> None:
@@ -76,6 +77,7 @@ def compare(
             peer.ask(job)
         for _ in range(rounds):
             for peer in peers:
+                time.sleep(PAUSE_SECONDS)
                 times[job][peer.name].append(peer.ask(job)[kind])
     return {
         job: {name: statistics.median(values) for name, values in row.items()}

@@ -72,8 +72,6 @@ OP_FP16 = (2.5e-3, 1e-3)
 # 8 bits of fraction: half a unit is 3.9e-3, and a few roundings.
 OP_BF16 = (2e-2, 1e-2)
 
-# The numpy reference of an op against torch, float32: (absolute, relative). Two orders of a sum.
-OP_AGAINST_TORCH = (1e-5, 1e-5)
 # Our erf against `math.erf`, absolute: what `ops/gelu.py` promises.
 ERF = 1e-12
 # A pass that rearranges sums, in float64, relative to the largest value: a hundred roundings.

@@ -76,8 +76,8 @@ _ARRAYS = ("point_coords", "point_labels", "box")
 
 def image_predictor(model: Any) -> Any:
     """The reference's `SAM2ImagePredictor`; its fixed feature sizes are replaced by the model's."""
-    torchvision_stand_in.install()
-    from sam2.sam2_image_predictor import SAM2ImagePredictor
+    with torchvision_stand_in.installed():
+        from sam2.sam2_image_predictor import SAM2ImagePredictor
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit.script is deprecated

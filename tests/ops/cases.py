@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from samgraph.graph.graph import Attribute, Literal
 from samgraph.graph.types import Array, DType, TensorType, type_of
-from samgraph.ops import compare as _  # noqa: F401  (the table of ops is filled)
 from samgraph.ops.compare import HOW as COMPARISONS
 from samgraph.ops.reduce import HOW as REDUCTIONS
 from tests.ops.drawing import WHOLE, Draw, array, broadcastable, flag, is_whole, number, pick, shape

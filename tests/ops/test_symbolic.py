@@ -143,16 +143,12 @@ def test_one_compiled_graph_serves_every_length(
 
     for sizes in SIZES:
         inputs = {v.name: _array(rng, v.type, sizes) for v in graph.inputs}
-        try:
-            expected = reference.run(inputs)["y"]
-        except InputError as refused:
-            with pytest.raises(InputError) as also:
-                openvino.run(inputs)
-            assert str(also.value) == str(refused)
-            continue
-        actual = openvino.run(inputs)["y"]
-        problem = disagreement(actual, expected)
-        assert problem is None, f"{op} {USES[op][number]} at {sizes}: {problem}"
+        expected, actual = (_run(compiled, inputs) for compiled in (reference, openvino))
+        if isinstance(expected, str) or isinstance(actual, str):  # both refuse, in equal words
+            assert actual == expected
+        else:
+            problem = disagreement(actual, expected)
+            assert problem is None, f"{op} {USES[op][number]} at {sizes}: {problem}"
 
 
 def _graph(op: str, use: Use) -> Graph:
@@ -166,6 +162,14 @@ def _graph(op: str, use: Use) -> Graph:
 
 def _compile(graph: Graph, engine: str) -> CompiledGraph:
     return Session("cpu", CompileOptions(engine=engine, cache=False)).compile(graph)
+
+
+def _run(compiled: CompiledGraph, inputs: Mapping[str, Array]) -> Array | str:
+    """The result, or the message of the refusal."""
+    try:
+        return compiled.run(inputs)["y"]
+    except InputError as error:
+        return str(error)
 
 
 def _array(rng: np.random.Generator, type: TensorType, sizes: Mapping[str, int]) -> Array:

@@ -1,5 +1,6 @@
 """Comparing with golden files: each array with the limit for its kind."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,6 +51,8 @@ def recorded(golden: Golden) -> set[str]:
 def compare(golden: Golden, name: str, array: Array) -> Finding:
     """One array with its limit: absolute for scores, else relative to the largest value."""
     end = name.rsplit("_", 1)[-1]
+    if array.shape != golden.shape(name):
+        return Finding(math.inf, f"{name} has shape {array.shape}", math.inf)
     if end in _ABSOLUTE:
         error, limit = golden.difference(name, array), _ABSOLUTE[end]
     else:
@@ -58,7 +61,7 @@ def compare(golden: Golden, name: str, array: Array) -> Finding:
         if kind == "enc" and golden.shape("in_image")[-1] == 1024:
             limit = tolerances.ENCODER_1024
     # Not a number is as wrong as can be.
-    return Finding(error / limit if error == error else float("inf"), name, error)
+    return Finding(error / limit if not math.isnan(error) else math.inf, name, error)
 
 
 def compare_all(golden: Golden, named: Iterable[tuple[str, Array]]) -> dict[str, Finding]:

@@ -142,8 +142,13 @@ PARTS: dict[str, Runner] = {
     "dense": dense,
     "tables": tables,
     "pointer_times": pointer_times,
-    **{f"decoder:{name}": partial(decoder_parts.decoder, name) for name in decoder_parts.GROUPS},
-    **{f"decode:{name}": partial(decoder_parts.decode, name) for name in decoder_parts.GROUPS},
+    **{
+        f"decoder:{name}": partial(decoder_parts.decoder, name)
+        for name in decoder_parts.GROUPS
+        if name != "all"
+    },
+    "decode:click": partial(decoder_parts.decode, "click"),
+    "decode:all": partial(decoder_parts.decode, "all"),
     **{f"heads:{case}": partial(decoder_parts.heads, case) for case in decoder_parts.HEADS},
     "mask_prompt": decoder_parts.mask_prompt,
     "memory_encoder": memory_parts.memory_encoder,

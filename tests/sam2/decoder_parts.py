@@ -17,8 +17,9 @@ from tests.sam2.bench import Bench, Outputs, rows
 Named = Iterator[tuple[str, Array]]
 Points = tuple[Array, Array]
 
-# The cases of the decoder, by their number of points, so that each group is one call.
-GROUPS: Mapping[str, Mapping[str, str]] = {
+# The cases of the decoder, by their number of points, so that each group is one call; and all of
+# them in one call, where absent points fill the shorter lists.
+GROUPS: dict[str, Mapping[str, str]] = {
     "click": {
         "point1_multi": "pe_point1",
         "point1_single": "pe_point1",
@@ -27,6 +28,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "box": {"boxes_b6_single_repeat": "dec_boxes_b6_single_repeat"},
     "three": {"boxpoint_single": "pe_box_as_points", "points_b2_multi_repeat": "pe_points_b2"},
 }
+GROUPS["all"] = {case: prefix for group in GROUPS.values() for case, prefix in group.items()}
 # What video asks for: prompted or not, with a mask or not, and whether several masks are wanted.
 HEADS: Mapping[str, tuple[bool, bool, bool]] = {
     "pt_multi": (True, False, True),
@@ -64,9 +66,15 @@ def decoder(group: str, golden: Golden, bench: Bench) -> Named:
 
 
 def decode(group: str, golden: Golden, bench: Bench) -> Named:
-    """The decode graph on the same cases."""
+    """The decode graph on the same cases.
+
+    Every second image comes without `no_mem_embed`, which the graph is told to add.
+    """
     given = _inputs(group, golden, bench.config)
-    outputs = bench.graph("decode", **given, no_memory=np.full(len(given["points"]), False))
+    no_memory = np.arange(len(given["points"])) % 2 == 0
+    missing = bench.weights["no_mem_embed"].reshape(1, -1, 1, 1)
+    given["embedding"] = given["embedding"] - np.where(no_memory[:, None, None, None], missing, 0)
+    outputs = bench.graph("decode", **given, no_memory=no_memory)
     seen = outputs["object_score"] > 0
     best_mask, pointer = _uncovered(outputs, seen), outputs["pointer"]
     for case, place in _places(group, golden).items():
@@ -93,7 +101,7 @@ def _uncovered(outputs: Outputs, seen: Array) -> Array:
 def _inputs(group: str, golden: Golden, config: Sam2Config) -> Outputs:
     """All cases of a group as one batch."""
     cases = GROUPS[group]
-    prompted = [points_of(golden, prefix) for prefix in cases.values()]
+    prompted = _filled([points_of(golden, prefix) for prefix in cases.values()])
     per_case = [len(xy) for xy, _ in prompted]
     count = sum(per_case)
     has_mask = np.repeat(["_mask_" in case for case in cases], per_case)
@@ -109,6 +117,17 @@ def _inputs(group: str, golden: Golden, config: Sam2Config) -> Outputs:
         "has_mask": has_mask,
         "multimask": np.repeat(["multi" in case for case in cases], per_case),
     }
+
+
+def _filled(prompted: list[Points]) -> list[Points]:
+    """The same points in lists of one length; those put in are absent, wherever they are."""
+    longest = max(xy.shape[1] for xy, _ in prompted)
+    found = []
+    for xy, labels in prompted:
+        more = ((0, 0), (0, longest - xy.shape[1]))
+        places = np.pad(xy, (*more, (0, 0)), constant_values=33.3)
+        found.append((places, np.pad(labels, more, constant_values=prompts.ABSENT)))
+    return found
 
 
 def _places(group: str, golden: Golden) -> dict[str, slice]:
@@ -180,7 +199,7 @@ def heads(case: str, golden: Golden, bench: Bench) -> Named:
     mask = golden.input("in_mask_prompt") if with_mask else None
     outputs = _on_four_images(golden, bench, prompt, mask, multi=multi)
     ious = outputs["ious"][:, 1:] if multi else outputs["best_iou"]
-    high = bench.run(_enlarge, mask=outputs["best_mask"])["high"]
+    high = bench.run(enlarge, mask=outputs["best_mask"])["high"]
     for i in range(4):
         row = slice(i, i + 1)
         yield f"heads{i}_{case}_ious", ious[row]
@@ -190,7 +209,7 @@ def heads(case: str, golden: Golden, bench: Bench) -> Named:
         yield f"heads{i}_{case}_score", outputs["object_score"][row]
 
 
-def _enlarge(at: Scope, config: Sam2Config, mask: Tensor) -> dict[str, Tensor]:
+def enlarge(at: Scope, config: Sam2Config, mask: Tensor) -> dict[str, Tensor]:
     size = (config.image_size, config.image_size)
     return {"high": ops.resize(mask, size, how="bilinear")}
 
@@ -212,8 +231,8 @@ def mask_prompt(golden: Golden, bench: Bench) -> Named:
 
 def _mask_score(masks: Array) -> Array:
     """The object score that a mask prompt stands for: plus or minus ten."""
-    present = np.any(masks, axis=(1, 2, 3), keepdims=True)[..., 0, 0].astype(np.float32)
-    return present * np.float32(MASK_SCALE) + np.float32(MASK_SHIFT)
+    present = masks.reshape(len(masks), -1).max(axis=1, keepdims=True)
+    return np.where(present, MASK_SCALE + MASK_SHIFT, MASK_SHIFT).astype(np.float32)
 
 
 def _on_four_images(

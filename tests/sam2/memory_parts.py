@@ -23,7 +23,7 @@ def memory_encoder(golden: Golden, bench: Bench) -> Named:
     disc = np.where(disc_mask(bench.config.image_size), 10.0, -10.0).astype(np.float32)
     logits = golden.input("in_mem_logits")
     outputs = bench.run(
-        _encoded,
+        encoded,
         pixels=golden.input("in_mem_pix").transpose(1, 0, 2),
         logits=np.concatenate([logits, logits, disc[None, None]]),
         binary=np.array([False, True, True]),
@@ -40,7 +40,7 @@ def memory_encoder_pair(golden: Golden, bench: Bench) -> Named:
     if "mem_pair_logits" not in golden.index:
         return
     outputs = bench.run(
-        _encoded,
+        encoded,
         pixels=golden.input("in_mem_pair_pix").transpose(1, 0, 2),
         logits=golden.input("in_mem_pair_logits"),
         binary=np.array([False, False]),
@@ -48,7 +48,7 @@ def memory_encoder_pair(golden: Golden, bench: Bench) -> Named:
     yield "mem_pair_logits", np.concatenate([outputs["present"][:1], outputs["absent"][1:]])
 
 
-def _encoded(
+def encoded(
     at: Scope, config: Sam2Config, pixels: Tensor, logits: Tensor, binary: Tensor
 ) -> dict[str, Tensor]:
     """Every step of the memory encoder, and its result for an object seen and one hidden."""
@@ -80,7 +80,7 @@ def memory_attention(case: str, golden: Golden, bench: Bench) -> Named:
         return
     current = golden.input("in_attn_pair_curr" if "pair" in case else "in_attn_curr")
     outputs = bench.run(
-        _attended,
+        attended,
         current=current.transpose(1, 0, 2),
         memory=golden.input(f"in_attn_{case}_memory").transpose(1, 0, 2),
         position=golden.input(f"in_attn_{case}_memory_pos").transpose(1, 0, 2),
@@ -90,7 +90,7 @@ def memory_attention(case: str, golden: Golden, bench: Bench) -> Named:
         yield from ((f"attn_b_{name}", array) for name, array in outputs.items())
 
 
-def _attended(
+def attended(
     at: Scope, config: Sam2Config, current: Tensor, memory: Tensor, position: Tensor
 ) -> dict[str, Tensor]:
     """The whole, and each layer's attentions before their shortcuts."""

@@ -14,6 +14,8 @@ from samgraph.ops.resize import weights as resize_weights
 from samgraph.passes.merge_duplicates import merge_duplicates
 from samgraph.passes.rewriter import Rewriter
 
+_SMALL_RESIZE = 1 << 29  # multiply-adds
+
 
 def decompose(graph: Graph, lacks: Mapping[str, Decomposition]) -> Graph:
     """Replace every op in `lacks` by its decomposition."""
@@ -98,17 +100,24 @@ def _rotation(rewriter: Rewriter, node: Node, x: Value) -> tuple[Value, Value]:
     return first, second
 
 
-def antialiased_resize(rewriter: Rewriter, node: Node) -> Value:
-    """Two products with constant weights; resizes of other kinds or sizes stay as they are."""
+def resize_by_weights(rewriter: Rewriter, node: Node) -> Value:
+    """Two products with constant weights.
+
+    Antialiased resizes always, others where the products are small: then they are faster than
+    OpenVINO's own (256 to 1024 pixels: 3 ms against 10). The rest stays as it is.
+    """
     x = rewriter.new(node.inputs[0])
     how, antialias = str(node.attributes["how"]), bool(node.attributes["antialias"])
-    lengths = (*x.type.shape[2:], *node.result.type.shape[2:])
-    if not antialias or any(isinstance(dim, Expr) for dim in lengths):
+    lengths = (*x.type.shape[1:], *node.result.type.shape[2:])
+    if how == "nearest" or any(isinstance(dim, Expr) for dim in lengths):
         return rewriter.keep(node)
-    height, width, rows, columns = (int(str(dim)) for dim in lengths)
+    channels, height, width, rows, columns = (int(str(dim)) for dim in lengths)
+    work = channels * rows * width * (height + columns)
+    if not antialias and work > _SMALL_RESIZE:
+        return rewriter.keep(node)
     dtype = x.type.dtype
-    left = _constant(rewriter, resize_weights(height, rows, how, True), dtype)
-    right = _constant(rewriter, resize_weights(width, columns, how, True).T, dtype)
+    left = _constant(rewriter, resize_weights(height, rows, how, antialias), dtype)
+    right = _constant(rewriter, resize_weights(width, columns, how, antialias).T, dtype)
     tall = rewriter.emit("matmul", left, x, exact=node.exact)
     return rewriter.emit("matmul", tall, right, exact=node.exact)
 

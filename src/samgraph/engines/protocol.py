@@ -83,7 +83,7 @@ class Engine(Protocol):
         """Make a program of a graph that holds only ops this engine has."""
         ...
 
-    def restore(self, graph: Graph, data: bytes, options: EngineOptions) -> Program:
+    def restore(self, data: memoryview, options: EngineOptions) -> Program:
         """The program that `Program.export` gave, without compiling."""
         ...
 

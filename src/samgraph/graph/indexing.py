@@ -73,6 +73,8 @@ def _bounds(part: int | slice, length: Dim) -> tuple[Dim, Dim, int]:
         raise ShapeError("a slice needs a positive step", got=step)
     start = _edge(0 if part.start is None else part.start, length)
     end = _edge(length if part.stop is None else part.stop, length)
+    if isinstance(start, int) and isinstance(end, int):
+        end = max(start, end)  # nothing, as in numpy
     return start, end, step
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from functools import cache
+from typing import Any, get_type_hints
 
 from samgraph.errors import GraphError, SamgraphError, ShapeError
+from samgraph.graph.attributes import is_kind
 from samgraph.graph.dims import Dim
 from samgraph.graph.types import Array, TensorType
 
@@ -58,14 +60,26 @@ def find_op(name: str) -> Op:
 
 def infer(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any]) -> TensorType:
     """The type of the result of an operation, or a clear error."""
-    op = find_op(name)
+    op, kinds = find_op(name), _kinds(name)
     try:
-        return op.infer(*types, **attributes)
+        if all(is_kind(value, kinds[key]) for key, value in attributes.items()):
+            return op.infer(*types, **attributes)
     except SamgraphError:
         raise
-    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
-        given = [str(type) for type in types] + [f"{k}={v!r}" for k, v in attributes.items()]
-        raise GraphError(f"`{name}` does not take these arguments", got=", ".join(given)) from error
+    except (TypeError, ValueError, LookupError) as error:
+        raise _misused(name, types, attributes) from error
+    raise _misused(name, types, attributes)
+
+
+@cache
+def _kinds(name: str) -> dict[str, Any]:
+    """What each attribute of an op must be, as its type rule says."""
+    return get_type_hints(OPS[name].infer)
+
+
+def _misused(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any]) -> GraphError:
+    given = [str(type) for type in types] + [f"{key}={v!r}" for key, v in attributes.items()]
+    return GraphError(f"`{name}` does not take these arguments", got=", ".join(given))
 
 
 def expect(ok: bool, op: str, problem: str, *, got: object, want: object) -> None:

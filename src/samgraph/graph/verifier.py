@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 from samgraph.errors import GraphError, SamgraphError
 from samgraph.graph.binding import solvable_symbols
-from samgraph.graph.graph import Graph, Node, Value, check_name
+from samgraph.graph.dims import Expr
+from samgraph.graph.graph import Graph, Node, Value, check_name, dims_of
 from samgraph.graph.registry import infer
 
 
@@ -81,5 +82,8 @@ def _check_node(node: Node, known: dict[str, Value], symbols: frozenset[str]) ->
         raise GraphError(f"{error}\n  in: {show(node)}") from error
     if expected != node.result.type:
         raise GraphError(f"the type rule of `{node.op}` gives {expected}, in: {show(node)}")
-    if expected.symbols - symbols:
-        raise GraphError(f"no input tells the value of a symbol of {expected}, in: {show(node)}")
+    dims = [dim for value in node.attributes.values() for dim in dims_of(value)]
+    used = expected.symbols.union(*(dim.symbols for dim in dims if isinstance(dim, Expr)))
+    if used - symbols:
+        unknown = sorted(used - symbols)[0]
+        raise GraphError(f"no input tells the value of `{unknown}`, in: {show(node)}")

@@ -272,7 +272,7 @@ class FrameIterator(FrameSource):
             ) from error
         if self._taken:
             check_frame_size(label, pixels.shape[:2], self._size_hw)
-        self._kept[self._taken] = pixels.copy() if pixels is item else pixels
+        self._kept[self._taken] = pixels.copy()
         self._taken += 1
         if len(self._kept) > self._window:
             self._kept.popitem(last=False)

@@ -18,6 +18,7 @@ a float32 position is off by 1e-4 of a pixel, and sharing that error is what mak
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from PIL import Image
 from samgraph.errors import ImageError
 
 Floats = NDArray[np.float32]
+Blocks = tuple[tuple[slice, slice, Floats], ...]
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)
@@ -71,7 +73,7 @@ def upscale_logits(low: NDArray[np.floating], size_hw: tuple[int, int]) -> Float
     stack = _check_logits(low)
     out = np.empty((len(stack), *size_hw), np.float32)
     for logits, target in zip(stack, out, strict=True):
-        for rows, block in _upscaled_blocks(logits, size_hw):
+        for rows, _, block in upscaled_blocks(logits, size_hw):
             target[rows] = block
     return out.reshape(*low.shape[:-2], *size_hw)
 
@@ -84,10 +86,10 @@ def upscale_masks(
     The upscaled logits of a mask are never held: only a few rows at a time.
     """
     stack = _check_logits(low)
-    out = np.empty((len(stack), *size_hw), np.bool_)
+    out = np.zeros((len(stack), *size_hw), np.bool_)
     for logits, target in zip(stack, out, strict=True):
-        for rows, block in _upscaled_blocks(logits, size_hw):
-            np.greater(block, np.float32(threshold), out=target[rows])
+        for rows, columns, block in upscaled_blocks(logits, size_hw, threshold):
+            np.greater(block, np.float32(threshold), out=target[rows, columns])
     return out.reshape(*low.shape[:-2], *size_hw)
 
 
@@ -128,21 +130,46 @@ def _antialias_blocks(length: int, size: int, block: int) -> Iterator[tuple[slic
         yield slice(start, stop), slice(first, last), weights
 
 
-def _upscaled_blocks(
-    logits: NDArray[np.floating], size_hw: tuple[int, int]
-) -> Iterator[tuple[slice, Floats]]:
-    """The upscaled rows of one mask, a block at a time."""
-    turned = np.ascontiguousarray(logits.T, np.float32)
-    wide = np.empty((len(logits), size_hw[1]), np.float32)
-    for target, source, weights in _bilinear_blocks(logits.shape[1], size_hw[1]):
-        wide[:, target] = _multiply(weights, turned[source]).T
-    for rows, source, weights in _bilinear_blocks(len(logits), size_hw[0]):
-        yield rows, _multiply(weights, wide[source])
+def upscaled_blocks(
+    logits: NDArray[np.floating], size_hw: tuple[int, int], above: float | None = None
+) -> Iterator[tuple[slice, slice, Floats]]:
+    """The upscaled logits of one mask, a block at a time: its rows, its columns, its values.
+
+    With `above`, only blocks whose values may exceed it: the rest of the image is left out.
+    """
+    rows, columns = (
+        _bilinear_blocks(n, size) for n, size in zip(logits.shape, size_hw, strict=True)
+    )
+    if above is not None:
+        higher = logits > above
+        rows, columns = _reaching(rows, higher.any(1)), _reaching(columns, higher.any(0))
+    if not rows or not columns:
+        return
+    used = slice(rows[0][1].start, rows[-1][1].stop)
+    span = slice(columns[0][0].start, columns[-1][0].stop)
+    turned = np.ascontiguousarray(logits[used].T, np.float32)
+    wide = np.empty((used.stop - used.start, span.stop - span.start), np.float32)
+    for target, source, weights in columns:
+        wide[:, _shift(target, span)] = _multiply(weights, turned[source]).T
+    for target, source, weights in rows:
+        yield target, span, _multiply(weights, wide[_shift(source, used)])
 
 
-def _bilinear_blocks(length: int, size: int) -> Iterator[tuple[slice, slice, Floats]]:
-    """As `_antialias_blocks`, with the two taps of plain bilinear."""
+def _reaching(blocks: Blocks, wanted: NDArray[np.bool_]) -> Blocks:
+    """The blocks from the first that reads something wanted to the last."""
+    hits = [i for i, (_, source, _) in enumerate(blocks) if wanted[source].any()]
+    return blocks[hits[0] : hits[-1] + 1] if hits else ()
+
+
+def _shift(place: slice, origin: slice) -> slice:
+    return slice(place.start - origin.start, place.stop - origin.start)
+
+
+@lru_cache(maxsize=32)
+def _bilinear_blocks(length: int, size: int) -> Blocks:
+    """As `_antialias_blocks`, with the two taps of plain bilinear; the same for every mask."""
     scale = np.float32(length) / np.float32(size)
+    blocks = []
     for start in range(0, size, MASK_BLOCK):
         stop = min(start + MASK_BLOCK, size)
         place = np.float64(scale) * (np.arange(start, stop) + 0.5) - 0.5  # torch fuses the two
@@ -155,7 +182,8 @@ def _bilinear_blocks(length: int, size: int) -> Iterator[tuple[slice, slice, Flo
         each = np.arange(stop - start)
         weights[each, below - first] += np.float32(1) - share
         weights[each, above - first] += share
-        yield slice(start, stop), slice(first, last), weights
+        blocks.append((slice(start, stop), slice(first, last), weights))
+    return tuple(blocks)
 
 
 def _multiply(weights: Floats, values: Floats) -> Floats:

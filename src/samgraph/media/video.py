@@ -90,10 +90,11 @@ class VideoFile(FrameSource):
         self._is_closed = self._is_surveyed = False
         self._wanted = 0
         real = checked_path(path)
-        check_boxes(real, self._label)
+        with errors_named(self._label):
+            check_boxes(real, self._label)
+            self._is_cut_short = ends_early(real)
         self._decoder = Decoder(real, self._label, max_pixels)
         try:
-            self._is_cut_short = ends_early(real)
             declared = self._decoder.declared
             self._packets = self._decoder.packet_list()
             self._declared = declared and declared - self._packets.hidden
@@ -130,7 +131,11 @@ class VideoFile(FrameSource):
             if self._is_closed:
                 raise VideoError(f"{self._label} has been closed")
             if index not in self._kept and self._state[index] != MISSING:
-                self._find(index)
+                try:
+                    self._find(index)
+                except BaseException:
+                    self._is_entered = False  # interrupted: the next search begins a new run
+                    raise
             if index not in self._kept:
                 raise self._damaged(index)
             with errors_named(self._label):
@@ -187,15 +192,22 @@ class VideoFile(FrameSource):
         """
         if self._packets.is_reordered or not self._decoder.has_reordering:
             return
+        order = self._sampled_order()
+        if self._decoder.has_lost_tail:
+            self._restart(0)
+            order = self._sampled_order()
+        if order != sorted(order):
+            self._packets = self._packets.in_order_of(np.array(order, np.int64))
+        self._forget()
+
+    def _sampled_order(self) -> list[int]:
+        """The ordinals of the first frames in the order they come out; of all, if unsorted."""
         order: list[int] = []
         while not self._decoder.is_done:
             order += [ordinal for ordinal, _ in self._decoder.step()]
             if len(order) == SAMPLE and order == sorted(order):
                 break
-        if order != sorted(order):
-            unique = list(dict.fromkeys(order))
-            self._packets = self._packets.in_order_of(np.array(unique, np.int64))
-        self._forget()
+        return list(dict.fromkeys(order))
 
     def _restart(self, entry: int) -> bool:
         """Begin a new run at an entry; False if that cannot be reached."""
@@ -213,22 +225,38 @@ class VideoFile(FrameSource):
         return index in self._kept
 
     def _find(self, index: int) -> None:
-        """Decode until the frame is among those kept, or is known to be missing."""
-        while True:
+        """Decode until the frame is among those kept, or is known to be missing.
+
+        It is missing if it does not come out of a run that begins at its entry, nor of one that
+        comes from an earlier entry: after damage, sometimes one of them helps and not the other.
+        """
+        entry = self._packets.entry_for(index)
+        is_fresh_tried = is_through_tried = False
+        if self._can_go_on(index, entry):
+            if self._advance(index):
+                return
+            is_over = not self._decoder.has_lost_tail
+            is_fresh_tried = is_over and self._decoder.entry == entry
+            is_through_tried = is_over and (self._decoder.entry < entry or entry == 0)
+        while not (is_fresh_tried and is_through_tried):
             entry = self._packets.entry_for(index)
-            is_there = self._can_go_on(index, entry) or self._restart(entry)
+            start = self._packets.entry_before(entry) if is_fresh_tried else entry
+            is_there = self._restart(start)
             if is_there and self._advance(index):
                 return
-            started = self._decoder.entry if is_there else entry
-            # From the start of the file, or a true entry, what does not come out is missing.
-            if started == 0 or (self._is_entered and self._state[index] != DECODED):
-                self._state[index] = MISSING
-                return
-            self._packets = self._packets.without_entry(started)
+            if self._decoder.has_lost_tail:
+                continue
+            if start == 0 or (is_there and self._is_entered and not self._decoder.is_lost):
+                is_through_tried |= is_fresh_tried or start == 0
+                is_fresh_tried = True
+            else:
+                self._packets = self._packets.without_entry(start)
+        self._state[index] = MISSING
 
     def _can_go_on(self, index: int, entry: int) -> bool:
         """Whether the frame lies ahead in this run, and no better entry does."""
-        if entry > self._decoder.fed + NEAR or index < self._start or not self._is_entered:
+        is_behind = index < self._start or entry > self._decoder.fed + NEAR
+        if is_behind or not self._is_entered or self._decoder.is_lost:
             return False
         return index > self._furthest or bool(self._state[index] == UNKNOWN)
 
@@ -241,9 +269,13 @@ class VideoFile(FrameSource):
             is_false_entry = self._furthest >= 0 and not self._is_entered
             if self._decoder.is_done or is_passed or is_false_entry:
                 return False
-            for ordinal, frame in self._decoder.step():
-                self._note(int(self._packets.index_of[ordinal]), frame)
+            self._step()
         return True
+
+    def _step(self) -> None:
+        """Decode one packet, and note the frames that come out."""
+        for ordinal, frame in self._decoder.step():
+            self._note(int(self._packets.index_of[ordinal]), frame)
 
     def _note(self, index: int, frame: Any) -> None:
         """Keep a frame that came out, unless it may rest on frames before the entry."""
@@ -299,14 +331,17 @@ class VideoFile(FrameSource):
     def _survey(self, index: int) -> int:
         """How many frames are missing, found by decoding the rest of the file for a while."""
         deadline = time.monotonic() + SECONDS_TO_SURVEY
-        begun = self._start
-        while not (self._is_surveyed or self._decoder.is_done) and time.monotonic() < deadline:
-            for ordinal, frame in self._decoder.step():
-                self._note(int(self._packets.index_of[ordinal]), frame)
-        if self._decoder.is_done and begun <= index and not self._is_surveyed:
-            rest = self._state[begun:]
-            rest[rest == UNKNOWN] = MISSING
-            self._is_surveyed = True
+        while not self._is_surveyed and time.monotonic() < deadline:
+            if not self._decoder.is_done:
+                self._step()
+            elif self._decoder.has_lost_tail:
+                self._restart(self._decoder.entry)
+            elif self._decoder.is_lost or index < self._start:
+                break
+            else:
+                rest = self._state[self._start :]
+                rest[rest == UNKNOWN] = MISSING
+                self._is_surveyed = True
         return int((self._state == MISSING).sum())
 
     def _counted(self, frames: int) -> str:

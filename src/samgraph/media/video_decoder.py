@@ -2,30 +2,50 @@
 
 import os
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 from samgraph.errors import VideoError
 from samgraph.media.video_opening import errors_named, open_container
-from samgraph.media.video_packets import NO_TIME, PacketList, list_packets, read_packets
+from samgraph.media.video_packets import (
+    NO_TIME,
+    PacketList,
+    list_packets,
+    position_of,
+    read_packets,
+    stamp_of,
+)
 
 # Below this many pixels one thread decodes faster than anyone asks.
 PIXELS_A_THREAD = 1_000_000
 MOST_THREADS = 4
+# After a seek, an entry is among the first few packets or nowhere.
+LANDING = 64
 
 
 class Decoder:
-    """The frames of a file from one entry on, in the order the decoder gives them."""
+    """The frames of a file from one entry on, in the order the decoder gives them.
+
+    Attributes:
+        entry: The packet the run began with.
+        fed: The packet that is decoded next.
+        is_done: Nothing more will come out.
+        is_lost: Because packets turned up that are not those on the list.
+        has_lost_tail: Frames are missing, perhaps only because several threads were at work: an
+            error at the very end takes with it what the other threads hold. The next run has one.
+    """
 
     def __init__(self, path: str, label: str, max_pixels: int) -> None:
         self._path, self._label, self._max_pixels = path, label, max_pixels
         self._threads = 0
+        self._owed = 0
         self._container: Any = None
         self._packets: Iterator[Any] = iter(())
         self._list: PacketList | None = None
+        self._stream: Any = None
         self.entry = 0
         self.fed = 0
-        self.errors = 0
-        self.is_done = False
+        self.is_done = self.is_lost = self.has_lost_tail = False
         self._open()
 
     @property
@@ -54,44 +74,44 @@ class Decoder:
 
         With a list, every packet is compared with it.
         """
-        self._list, self.is_done, self.errors = packets, False, 0
-        if entry == 0 or packets is None:
+        if entry == 0 or packets is None or self.has_lost_tail:
             self._open()
+        self._list, self.is_done, self.is_lost = packets, False, False
+        self.has_lost_tail, self._owed = False, 0
+        if entry == 0 or packets is None:
             self.entry = self.fed = 0
             self._packets = read_packets(self._container, self._stream)
             return True
-        with errors_named(self._label):
-            return self._seek(entry, packets)
+        return self._seek(entry, packets)
 
     def step(self) -> list[tuple[int, Any]]:
         """Decode one packet: the frames that came out, each with the ordinal of its packet."""
         packet = next(self._packets, None)
-        if packet is None:
-            self.is_done = True
-        else:
-            self._check(packet)
-            # The decoder hands the time stamp of a packet on to its frame: so it carries the
+        if packet is not None:
+            if not self._is_listed(packet):
+                self.is_done = self.is_lost = True
+                return []
+            # The decoder hands the time stamp of a packet on to its frame, so it carries the
             # ordinal.
             packet.pts = packet.dts = self.fed
             self.fed += 1
             if packet.size == 0:
                 return []
+            self._owed += 1
+        self.is_done = packet is None
         try:
             frames = self._stream.codec_context.decode(packet)
         except Exception:
-            # One damaged packet is one missing frame; those after it may be whole.
-            self.errors += 1
-            if packet is None and self._threads > 1:
-                # With several threads, an error at the very end takes whole frames with it.
-                self._threads = 1
-                self._open()
-                self.restart(self.entry, self._list)
-            return []
-        return [(frame.pts, frame) for frame in frames if frame.pts is not None]
+            frames = []  # one damaged packet is one missing frame; those after it may be whole
+        self._owed -= len(frames)
+        if self.is_done and self._owed > 0 and self._threads > 1:
+            self._threads, self.has_lost_tail = 1, True
+        stamped = [frame for frame in frames if frame.pts is not None]
+        return [(frame.pts, frame) for frame in stamped if 0 <= frame.pts < self.fed]
 
     def close(self) -> None:
         """Let go of the file."""
-        self._packets = iter(())
+        self._packets, self._stream = iter(()), None
         if self._container is not None:
             self._container.close()
 
@@ -108,34 +128,32 @@ class Decoder:
         stamp = int(packets.stamp[entry])
         if stamp == NO_TIME:
             return False
-        self._packets = iter(())
-        self._container.seek(stamp, stream=self._stream)
-        self._packets = read_packets(self._container, self._stream)
-        for packet in self._packets:
-            pos = -1 if packet.pos is None else packet.pos
-            time = packet.pts if packet.pts is not None else packet.dts
-            landed = packets.ordinal_at(pos, packet.size, NO_TIME if time is None else time)
-            if landed is not None:
-                break
-        else:
+        try:
+            self._packets = iter(())
+            self._container.seek(stamp, stream=self._stream)
+        except Exception:
             return False
-        if landed > entry:
-            return False
-        rest, self.entry, self.fed = self._packets, landed, landed
-        self._packets = _chained(packet, rest)
-        return True
+        rest = read_packets(self._container, self._stream)
+        for packet in islice(rest, LANDING):
+            landed = packets.ordinal_at(position_of(packet), packet.size, stamp_of(packet))
+            if landed is not None and landed <= entry:
+                self.entry = self.fed = landed
+                self._packets = chain([packet], rest)
+                return True
+        return False
 
-    def _check(self, packet: Any) -> None:
-        packets = self._list
-        if packets is None:
-            return
-        if self.fed >= len(packets.size) or packet.size != packets.size[self.fed]:
+    def _is_listed(self, packet: Any) -> bool:
+        """Whether this packet is the next one on the list.
+
+        Raises:
+            VideoError: It is not, though the file was read from the start.
+        """
+        sizes = None if self._list is None else self._list.size
+        if sizes is None or (self.fed < len(sizes) and packet.size == sizes[self.fed]):
+            return True
+        if self.entry == 0:
             raise VideoError(f"{self._label} has changed while it was being read")
-
-
-def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
+        return False
 
 
 def _threads_for(pixels: int) -> int:

@@ -23,7 +23,7 @@ MAX_PACKETS = 10_000_000
 # After so many errors in a row without a packet between them, the rest of the file is given up.
 MOST_ERRORS = 8
 NEVER_SHOWN = -1
-NO_TIME = np.iinfo(np.int64).min
+NO_TIME = -(1 << 63)
 VP8_SHOWN = 0x10
 
 
@@ -37,7 +37,8 @@ class PacketList:
         stamp: Its time stamp, in units of `time_base` seconds: [P].
         index_of: The frame it holds, or -1 if that is never shown: [P].
         ordinal_of: The packet of each frame: [F].
-        entries: The packets that decoding may start from, in order; always starts with 0.
+        entries: The packets that decoding may start from, in order, the first one always: [E].
+        starts: The frame from which on each of them will do: [E].
         time_base: Seconds a unit of `stamp`.
     """
 
@@ -47,6 +48,7 @@ class PacketList:
     index_of: Integers
     ordinal_of: Integers
     entries: Integers
+    starts: Integers
     time_base: float
 
     @property
@@ -61,16 +63,20 @@ class PacketList:
 
     def entry_for(self, index: int) -> int:
         """The last entry from which this frame can be decoded."""
-        starts = self.index_of[self.entries]
-        starts[0] = 0
-        place = int(np.searchsorted(starts, index, side="right")) - 1
+        place = int(np.searchsorted(self.starts, index, side="right")) - 1
         while place > 0 and self.entries[place] > self.ordinal_of[index]:
             place -= 1
         return int(self.entries[max(place, 0)])
 
+    def entry_before(self, entry: int) -> int:
+        """The entry before one, or the first."""
+        place = int(np.searchsorted(self.entries, entry)) - 1
+        return int(self.entries[max(place, 0)])
+
     def without_entry(self, ordinal: int) -> "PacketList":
         """The same list where decoding no longer starts from one packet."""
-        return replace(self, entries=self.entries[self.entries != ordinal])
+        kept = (self.entries != ordinal) | (self.entries == 0)
+        return replace(self, entries=self.entries[kept], starts=self.starts[kept])
 
     def in_order_of(self, ordinals: Integers) -> "PacketList":
         """The same list where the frames are those of `ordinals`, shown in that order.
@@ -81,8 +87,15 @@ class PacketList:
         stamp[ordinals] = np.sort(stamp[ordinals])
         index_of = np.full(len(stamp), NEVER_SHOWN, np.int64)
         index_of[ordinals] = np.arange(len(ordinals))
-        entries = _rising(self.entries, index_of)
-        return replace(self, stamp=stamp, index_of=index_of, ordinal_of=ordinals, entries=entries)
+        entries, starts = _rising(self.entries, index_of)
+        return replace(
+            self,
+            stamp=stamp,
+            index_of=index_of,
+            ordinal_of=ordinals,
+            entries=entries,
+            starts=starts,
+        )
 
     def ordinal_at(self, position: int, size: int, stamp: int) -> int | None:
         """Which entry lies at this place of the file; None if none does."""
@@ -115,6 +128,17 @@ def read_packets(container: Any, stream: Any) -> Iterator[Any]:
             errors += 1
 
 
+def position_of(packet: Any) -> int:
+    """Where a packet lies in the file, or -1."""
+    return -1 if packet.pos is None else int(packet.pos)
+
+
+def stamp_of(packet: Any) -> int:
+    """The time at which a packet's frame is shown, else decoded, or `NO_TIME`."""
+    stamp = packet.dts if packet.pts is None else packet.pts
+    return NO_TIME if stamp is None else int(stamp)
+
+
 def list_packets(container: Any, stream: Any, name: str) -> PacketList:
     """Read through the file once and note where the packets are; nothing is decoded.
 
@@ -125,10 +149,9 @@ def list_packets(container: Any, stream: Any, name: str) -> PacketList:
     position, size, stamp = array("q"), array("q"), array("q")
     keys, hidden = bytearray(), bytearray()
     for packet in read_packets(container, stream):
-        time = packet.pts if packet.pts is not None else packet.dts
-        position.append(-1 if packet.pos is None else packet.pos)
+        position.append(position_of(packet))
         size.append(packet.size)
-        stamp.append(NO_TIME if time is None else time)
+        stamp.append(stamp_of(packet))
         keys.append(packet.is_keyframe and packet.size > 0)
         is_hidden = packet.size == 0 or packet.is_discard
         hidden.append(is_hidden or (hides and not memoryview(packet)[0] & VP8_SHOWN))
@@ -158,13 +181,14 @@ def _arranged(
         shown = shown[np.argsort(stamp[shown], kind="stable")]
     index_of = np.full(len(size), NEVER_SHOWN, np.int64)
     index_of[shown] = np.arange(len(shown))
-    entries = _rising(np.flatnonzero(is_key & ~is_hidden), index_of)
-    return PacketList(position, size, stamp, index_of, shown, entries, time_base)
+    entries, starts = _rising(np.flatnonzero(is_key & ~is_hidden), index_of)
+    return PacketList(position, size, stamp, index_of, shown, entries, starts, time_base)
 
 
-def _rising(entries: Integers, index_of: Integers) -> Integers:
-    """The entries in file order that also are in the order shown, with packet 0 before them."""
+def _rising(entries: Integers, index_of: Integers) -> tuple[Integers, Integers]:
+    """The entries in file order whose frames also are in order, after packet 0; their frames."""
     index = index_of[entries]
-    behind = np.maximum.accumulate(np.concatenate([[-1], index]))[:-1]
-    kept = entries[(index > behind) & (entries > 0)]
-    return np.concatenate([np.zeros(1, np.int64), kept])
+    before = np.maximum.accumulate(np.concatenate([[-1], index]))[:-1]
+    kept = (index > before) & (entries > 0)
+    first = np.zeros(1, np.int64)
+    return np.concatenate([first, entries[kept]]), np.concatenate([first, index[kept]])

@@ -71,7 +71,7 @@ class VideoWriter:
         self._temporary = self._path.with_name(
             f".{self._path.name[:64]}.{secrets.token_hex(6)}.part"
         )
-        self._discard = weakref.finalize(self, self._temporary.unlink, missing_ok=True)
+        self._discard = weakref.finalize(self, _remove, self._temporary)
         with self._errors():
             # Made here, so that no reason why it cannot be is lost in PyAV.
             self._temporary.open("xb").close()
@@ -223,3 +223,8 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()

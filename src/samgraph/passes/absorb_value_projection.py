@@ -27,7 +27,7 @@ def absorb_value_projection(graph: Graph) -> Graph:
             inputs = [rewriter.new(value) for value in bare]
             average = rewriter.emit("attention", *inputs, exact=node.exact, **node.attributes)
             reader = readers.get(node.result.name)
-            alone = uses[node.result.name] == 1 and reader is not None
+            alone = uses.get(node.result.name) == 1 and reader is not None
             if alone and reader is not None and _plain_linear(reader, node.result):
                 absorbed[node.result.name] = projection
                 rewriter.replace(node.result, average)

@@ -65,6 +65,9 @@ def optimise(graph: Graph, passes: Sequence[Pass], watch: Watch | None = None) -
             verify(graph)
         except SamgraphError as error:
             raise GraphError(f"after pass `{step.__name__}`: {error}") from error
+        except Exception as error:
+            error.add_note(f"  in pass `{step.__name__}`")
+            raise
         if watch is not None:
             watch(step.__name__, graph)
     return graph

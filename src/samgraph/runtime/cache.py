@@ -1,8 +1,8 @@
 """Compiled graphs on disk, so that a second start does not compile.
 
-A file is named after everything it depends on: the optimised graph, the weights, the options,
-and the versions of engine and package. It starts with a checksum of its content: a damaged
-file is a warning and a new compilation, never an import of garbage.
+A file is named after everything it depends on: the graph, the weights, the options, the code that
+compiles, and the versions of engine and package. It starts with a checksum of its content: a
+damaged file is a warning and a new compilation, never an import of garbage.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -38,12 +39,23 @@ def default_cache_dir() -> Path:
 def cache_key(graph: Graph, weights: Mapping[str, Array], *settings: str) -> str:
     """A name that changes whenever the compiled graph would."""
     state = hashlib.sha256()
-    for part in (__version__, *settings, print_graph(graph)):
+    for part in (__version__, _code_digest(), *settings, print_graph(graph)):
         state.update(f"{len(part)}:{part}".encode())
     for value in graph.params:
         array = weights[value.name]
         state.update(np.asarray(array, order="C").reshape(-1).view(np.uint8).data)
     return state.hexdigest()[:32]
+
+
+@cache
+def _code_digest() -> str:
+    """A name for the passes and engines as they are now, so that a change of code counts."""
+    package = Path(__file__).resolve().parents[1]
+    state = hashlib.sha256()
+    for folder in ("graph", "ops", "passes", "engines"):
+        for path in sorted((package / folder).rglob("*.py")):
+            state.update(path.read_bytes())
+    return state.hexdigest()
 
 
 class GraphCache:
@@ -52,11 +64,13 @@ class GraphCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def load(self, key: str) -> bytes | None:
+    def load(self, key: str) -> memoryview | None:
         """What was stored under `key`, if it is there and whole."""
         path = self._path(key)
         try:
-            data = path.read_bytes()
+            data = bytearray(path.stat().st_size)  # writable: engines use it in place
+            with path.open("rb") as file:
+                file.readinto(data)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -69,7 +83,7 @@ class GraphCache:
             return None
         with suppress(OSError):
             os.utime(path)  # it was used now
-        return bytes(body)
+        return body
 
     def store(self, key: str, data: bytes) -> None:
         """Keep `data` under `key`; the file appears whole or not at all."""

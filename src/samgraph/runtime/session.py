@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from samgraph.engines import EngineOptions, MemoryUsage, Program
+from samgraph.engines import MemoryUsage, Program
 from samgraph.engines.decompositions import decompose
 from samgraph.errors import CheckpointError, EngineError, InputError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph
-from samgraph.graph.types import Array, numpy_dtype, type_of
+from samgraph.graph.types import Array, DType, numpy_dtype, type_of
 from samgraph.graph.verifier import verify
 from samgraph.passes import fold_params, optimise, passes_for
 from samgraph.passes.pipeline import Watch
@@ -28,9 +28,8 @@ from samgraph.runtime.options import CompileOptions
 class CompiledGraph:
     """A graph ready to run. `run` may be called from several threads at once."""
 
-    def __init__(self, source: Graph, optimised: Graph, program: Program, reason: str) -> None:
-        self.source, self.optimised, self.reason = source, optimised, reason
-        self._program = program
+    def __init__(self, source: Graph, program: Program, session: "Session") -> None:
+        self.source, self._program, self._session = source, program, session
         self._checked: set[tuple[int, ...]] = set()  # lengths that were found to fit
         self._fixed = {
             value.name: (numpy_dtype(value.type.dtype), value.type.shape) for value in source.inputs
@@ -38,6 +37,16 @@ class CompiledGraph:
 
     def __repr__(self) -> str:
         return f"<compiled {self.source.name}: {self.reason}>"
+
+    @property
+    def reason(self) -> str:
+        """Where it runs, and why, in one sentence."""
+        return self._session.reason
+
+    @property
+    def optimised(self) -> Graph:
+        """The graph after the passes of its engine; computed when asked for."""
+        return self._session.optimise(self.source)
 
     def run(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> dict[str, Array]:
         """Named inputs to named outputs; the arrays that come back are the caller's own."""
@@ -93,35 +102,43 @@ class Session:
 
     def compile(self, graph: Graph, weights: Mapping[str, Array] | None = None) -> CompiledGraph:
         """Optimise and compile; from the cache where it was done before."""
-        engine, options = self._choice.engine, self._choice.options
         bound = _check_weights(graph, weights or {})
-        optimised = self.optimise(graph)
-        if engine.name != "reference":
-            optimised, bound = fold_params(optimised, bound)
-        _check_legal(optimised, engine.name, engine.dtypes, engine.lacks)
-        program = self._program(optimised, bound, options)
-        return CompiledGraph(graph, optimised, program, self._choice.reason)
-
-    def _program(
-        self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
-    ) -> Program:
         engine = self._choice.engine
         if not self.options.cache or engine.name == "reference":
-            return engine.compile(graph, weights, options)
+            return CompiledGraph(graph, self._build(graph, bound), self)
         cache = GraphCache(self._folder)
-        key = cache_key(graph, weights, engine.name, engine.version(), str(options))
-        data = cache.load(key)
-        if data is not None:
-            try:
-                return engine.restore(graph, data, options)
-            except EngineError as error:
-                text = f"a compiled graph of the cache cannot be used ({error.got}); compiling anew"
-                warnings.warn(text, SamgraphWarning, stacklevel=3)
-        program = engine.compile(graph, weights, options)
-        exported = program.export()
-        if exported is not None:
-            cache.store(key, exported)
-        return program
+        key = cache_key(graph, bound, engine.name, engine.version(), str(self._settings()))
+        program = self._restore(cache.load(key))
+        if program is None:
+            program = self._build(graph, bound)
+            exported = program.export()
+            if exported is not None:
+                cache.store(key, exported)
+        return CompiledGraph(graph, program, self)
+
+    def _settings(self) -> tuple[object, ...]:
+        """Everything about this session that a compiled graph depends on."""
+        return (self._choice.options, self.options.chosen_profile)
+
+    def _build(self, graph: Graph, weights: Mapping[str, Array]) -> Program:
+        """Passes, decompositions, folding with the weights, and the engine."""
+        engine = self._choice.engine
+        optimised, bound = self.optimise(graph), dict(weights)
+        if engine.name != "reference":
+            optimised, bound = fold_params(optimised, bound)
+        _check_legal(optimised, engine.name, engine.dtypes)
+        return engine.compile(optimised, bound, self._choice.options)
+
+    def _restore(self, data: memoryview | None) -> Program | None:
+        """The program that was kept, if the engine can still use it."""
+        if data is None:
+            return None
+        try:
+            return self._choice.engine.restore(data, self._choice.options)
+        except EngineError as error:
+            text = f"a compiled graph of the cache cannot be used ({error.got}); compiling anew"
+            warnings.warn(text, SamgraphWarning, stacklevel=3)
+            return None
 
 
 def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -145,7 +162,7 @@ def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Arra
     return bound
 
 
-def _check_legal(graph: Graph, engine: str, dtypes: frozenset[str], lacks: object) -> None:
+def _check_legal(graph: Graph, engine: str, dtypes: frozenset[DType]) -> None:
     """Refuse before compiling what the engine does not promise."""
     verify(graph)
     for value in (*graph.inputs, *graph.params, *(node.result for node in graph)):

@@ -5,6 +5,8 @@
     memory_encoder     embedding, mask -> memory of a frame
     memory_attention   embedding, memories, pointers -> embedding that remembers
     mask_prompt        a full-size mask -> low-resolution logits and what the decoder reads
+    prepare_image      embedding -> what the decoder wants of an image, whatever the prompt
+    decode_prepared    a prepared image, many points -> masks, scores: clicks on a still image
 
 Lengths that change from call to call are symbols: B images, N prompts or objects, P points,
 F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mask size.
@@ -14,7 +16,14 @@ from collections.abc import Callable
 
 from samgraph import ops
 from samgraph.graph import Builder, Graph, Tensor, symbol
-from samgraph.sam2 import mask_decoder, memory_attention, memory_bank, memory_encoder, prompts
+from samgraph.sam2 import (
+    mask_decoder,
+    memory_attention,
+    memory_bank,
+    memory_encoder,
+    prompts,
+    two_way,
+)
 from samgraph.sam2.config import Sam2Config
 from samgraph.sam2.hiera import hiera
 from samgraph.sam2.layers import conv2d, to_image, to_tokens
@@ -49,10 +58,8 @@ def decode(config: Sam2Config) -> Graph:
     and pointer of the answer.
     """
     builder = Builder("decode")
-    C, E, L = config.channels, config.grid, config.mask_size
-    embedding = builder.input("embedding", f"f32[N,{C},{E},{E}]")
-    fine_0 = builder.input("fine_0", f"f32[N,{C // 8},{L},{L}]")
-    fine_1 = builder.input("fine_1", f"f32[N,{C // 4},{2 * E},{2 * E}]")
+    C, L = config.channels, config.mask_size
+    embedding, fine_0, fine_1 = _features(builder, config, "N")
     points = builder.input("points", "f32[N,P,2]")
     labels = builder.input("labels", "i64[N,P]")
     mask = builder.input("mask", f"f32[N,1,{L},{L}]")
@@ -100,6 +107,79 @@ def _answers(
         "best_iou": ops.gather(decoded.ious, best, 1, batch=1),
         "pointer": ops.where(seen, pointer, at.weight("no_obj_ptr", 1, C)),
     }
+
+
+def prepare_image(config: Sam2Config) -> Graph:
+    """What `encode_image` gives of still images -> what `decode_prepared` takes of each.
+
+    Whatever does not depend on the prompt: the embedding with no memory and no mask added, as
+    cells; its projections for the first layer of the decoder; the finer maps in the same order.
+    """
+    builder = Builder("prepare_image")
+    embedding, fine_0, fine_1 = _features(builder, config, "B")
+    at = builder.scope()
+    encoder, C = at / "sam_prompt_encoder", config.channels
+    no_memory = at.weight("no_mem_embed", 1, 1, C).reshape(1, C, 1, 1)
+    image = to_tokens(embedding + no_memory + prompts.no_mask(encoder, config))
+    projected = two_way.project(
+        at / "sam_mask_decoder" / "transformer",
+        config,
+        image,
+        prompts.dense_positions(encoder, config),
+    )
+    return builder.finish(
+        image=image,
+        keys=projected.keys,
+        values=projected.values,
+        queries=projected.queries,
+        cells_0=mask_decoder.to_cells(config, fine_0, 2),
+        cells_1=mask_decoder.to_cells(config, fine_1, 1),
+    )
+
+
+def decode_prepared(config: Sam2Config) -> Graph:
+    """Points on one prepared image -> four masks for each of N prompts.
+
+    As `decode` with `no_memory` and without `mask`; outputs masks, ious, stability, object_score.
+    """
+    builder = Builder("decode_prepared")
+    C, cells = config.channels, config.grid**2
+    image = builder.input("image", f"f32[1,{cells},{C}]")
+    projected = two_way.Projected(
+        *(builder.input(name, f"f32[1,{cells},{C // 2}]") for name in ("keys", "values", "queries"))
+    )
+    fine_0 = builder.input("cells_0", f"f32[1,{16 * cells},{C // 8}]")
+    fine_1 = builder.input("cells_1", f"f32[1,{4 * cells},{C // 4}]")
+    points = builder.input("points", "f32[N,P,2]")
+    labels = builder.input("labels", "i64[N,P]")
+    at = builder.scope()
+    encoder = at / "sam_prompt_encoder"
+    decoded = mask_decoder.decode_cells(
+        at / "sam_mask_decoder",
+        config,
+        image,
+        (fine_0, fine_1),
+        prompts.points(encoder, config, points, labels),
+        prompts.dense_positions(encoder, config),
+        prompts.hidden(labels, mask_decoder.OUTPUT_TOKENS),
+        projected,
+    )
+    return builder.finish(
+        masks=decoded.masks,
+        ious=decoded.ious,
+        stability=mask_decoder.stability(decoded.masks),
+        object_score=decoded.object_score,
+    )
+
+
+def _features(builder: Builder, config: Sam2Config, count: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The three maps of the image encoder as inputs: embedding, fine_0, fine_1."""
+    C, E, L = config.channels, config.grid, config.mask_size
+    return (
+        builder.input("embedding", f"f32[{count},{C},{E},{E}]"),
+        builder.input("fine_0", f"f32[{count},{C // 8},{L},{L}]"),
+        builder.input("fine_1", f"f32[{count},{C // 4},{2 * E},{2 * E}]"),
+    )
 
 
 def mask_prompt(config: Sam2Config) -> Graph:
@@ -179,6 +259,8 @@ TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
     "memory_encoder": encode_memory,
     "memory_attention": attend_memory,
     "mask_prompt": mask_prompt,
+    "prepare_image": prepare_image,
+    "decode_prepared": decode_prepared,
 }
 # In the checkpoints, and read by nothing: SAM 2 adds `no_mem_embed` to the features instead.
 UNREAD = ("no_mem_pos_enc",)

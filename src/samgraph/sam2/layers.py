@@ -35,12 +35,6 @@ def conv2d(
     return ops.conv2d(x, weight, bias, stride=(stride, stride), padding=(padding, padding))
 
 
-def conv_transpose2d(at: Scope, x: Tensor, out: int, factor: int) -> Tensor:
-    """Upscaling by `factor` without overlap: [N, C, H, W] -> [N, out, H*factor, W*factor]."""
-    weight = at.weight("weight", width(x, axis=1), out, factor, factor)
-    return ops.conv_transpose2d(x, weight, at.weight("bias", out), stride=(factor, factor))
-
-
 def mlp(at: Scope, x: Tensor, widths: Sequence[int], *, gelu: bool = False) -> Tensor:
     """Linear maps with an activation between: [..., C] -> [..., widths[-1]]."""
     for i, out in enumerate(widths):

@@ -6,7 +6,11 @@
 
 Mask 0 is for clear prompts; masks 1 to 3 are the readings of an ambiguous one.
 
-Shapes: N prompts, T tokens, C channels, E grid, M masks.
+The image stays a list of cells while it grows: a cell becomes four, next to each other in the
+list, and only the finished masks are put in rows (`to_rows`). The finer maps are listed the same
+way (`to_cells`). So nothing large is ever moved, and growing is a linear map.
+
+Shapes: N prompts, T tokens, I cells, C channels, E grid, M masks.
 """
 
 from dataclasses import dataclass
@@ -14,8 +18,8 @@ from dataclasses import dataclass
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
 from samgraph.sam2.config import Sam2Config
-from samgraph.sam2.layers import conv_transpose2d, layer_norm_2d, mlp, to_image, to_tokens
-from samgraph.sam2.two_way import two_way
+from samgraph.sam2.layers import layer_norm, mlp, to_tokens, width
+from samgraph.sam2.two_way import Projected, two_way
 
 MASKS = 4
 OUTPUT_TOKENS = 2 + MASKS
@@ -43,14 +47,32 @@ def decode(
     hidden: Tensor | None = None,
 ) -> Decoded:
     """All four masks: image [N, C, E, E] with its mask prompt added, sparse [N, P, C]."""
+    cells = (to_cells(config, fine[0], 2), to_cells(config, fine[1], 1))
+    return decode_cells(at, config, to_tokens(image), cells, sparse, image_position, hidden)
+
+
+def decode_cells(
+    at: Scope,
+    config: Sam2Config,
+    image: Tensor,
+    fine: tuple[Tensor, Tensor],
+    sparse: Tensor,
+    image_position: Tensor,
+    hidden: Tensor | None,
+    projected: Projected | None = None,
+) -> Decoded:
+    """The same of images given as cells: image [N, I, C], fine [N, 16*I, C/8] and [N, 4*I, C/4].
+
+    With `projected`, there is one image for all prompts.
+    """
     start = output_tokens(at, config)
     N = sparse.shape[0]
     tokens = ops.concat([ops.expand(start, N, OUTPUT_TOKENS, config.channels), sparse], axis=1)
     tokens, seen = two_way(
-        at / "transformer", config, tokens, to_tokens(image), image_position, hidden
+        at / "transformer", config, tokens, image, image_position, hidden, projected
     )
     mask_tokens = tokens[:, 2:OUTPUT_TOKENS]
-    canvas = upscale(at, config, to_image(seen, config.grid, config.grid), fine)
+    canvas = upscale(at, config, seen, fine)
     ious = mlp(at / "iou_prediction_head", tokens[:, 1], (_IOU_WIDTH, _IOU_WIDTH, MASKS))
     score = mlp(at / "pred_obj_score_head", tokens[:, 0], (config.channels, config.channels, 1))
     masks = paint(at, config, mask_tokens, canvas)
@@ -65,22 +87,48 @@ def output_tokens(at: Scope, config: Sam2Config) -> Tensor:
 
 
 def upscale(at: Scope, config: Sam2Config, x: Tensor, fine: tuple[Tensor, Tensor]) -> Tensor:
-    """Four times larger, with the finer maps: [N, C, E, E] -> [N, C/8, 4E, 4E]."""
+    """Four times larger, with the finer maps: [N, I, C] -> [N, 16*I, C/8]."""
     up, C = at / "output_upscaling", config.channels
-    x = conv_transpose2d(up / 0, x, C // 4, 2) + fine[1]
-    x = ops.gelu(layer_norm_2d(up / 1, x))
-    return ops.gelu(conv_transpose2d(up / 3, x, C // 8, 2) + fine[0])
+    x = grow(up / 0, x, C // 4) + fine[1]
+    x = ops.gelu(layer_norm(up / 1, x, eps=1e-6))
+    return ops.gelu(grow(up / 3, x, C // 8) + fine[0])
+
+
+def grow(at: Scope, x: Tensor, out: int) -> Tensor:
+    """A transposed convolution that makes each cell two by two: [N, I, C] -> [N, 4*I, out]."""
+    N, cells, _ = x.shape
+    weight = at.weight("weight", width(x), out, 2, 2).transpose(2, 3, 1, 0)
+    bias = ops.concat([at.weight("bias", out)] * 4, axis=0)
+    return ops.linear(x, weight.reshape(4 * out, width(x)), bias).reshape(N, cells * 4, out)
 
 
 def paint(at: Scope, config: Sam2Config, mask_tokens: Tensor, canvas: Tensor) -> Tensor:
     """Each mask token's network applied to every pixel: [N, M, 4E, 4E]."""
-    C, side = config.channels, config.mask_size
+    C = config.channels
     nets = at / "output_hypernetworks_mlps"
     brushes = [mlp(nets / i, mask_tokens[:, i], (C, C, C // 8)) for i in range(MASKS)]
-    N = canvas.shape[0]
     stacked = ops.concat([brush[:, None] for brush in brushes], axis=1)
-    masks = ops.matmul(stacked, canvas.reshape(N, C // 8, side * side))
-    return masks.reshape(N, MASKS, side, side)
+    return to_rows(config, ops.matmul(stacked, canvas.transpose(0, 2, 1)))
+
+
+def to_cells(config: Sam2Config, x: Tensor, times: int) -> Tensor:
+    """A map that is 2**times finer than the grid, in the order in which cells grow.
+
+    [N, c, E*2**times, E*2**times] -> [N, I*4**times, c]: the grid's cells row by row, the four
+    parts of a cell together, the four parts of a part together.
+    """
+    N, c, E = x.shape[0], x.shape[1], config.grid
+    steps, parts = times + 1, (E, *(2,) * times)
+    order = [axis for step in range(steps) for axis in (2 + step, 2 + steps + step)]
+    apart = x.reshape(N, c, *parts, *parts).transpose(0, *order, 1)
+    return apart.reshape(N, E * E * 4**times, c)
+
+
+def to_rows(config: Sam2Config, x: Tensor) -> Tensor:
+    """Masks whose cells have grown twice, row by row: [N, M, 16*I] -> [N, M, 4E, 4E]."""
+    N, masks, E, side = x.shape[0], x.shape[1], config.grid, config.mask_size
+    apart = x.reshape(N, masks, E, E, 2, 2, 2, 2).transpose(0, 1, 2, 4, 6, 3, 5, 7)
+    return apart.reshape(N, masks, side, side)
 
 
 def stability(masks: Tensor) -> Tensor:

@@ -27,6 +27,8 @@ def memory_encoder(
     """
     encoder = at / "memory_encoder"
     x = conv2d(encoder / "pix_feat_proj", image, config.channels, 1)
+    if x.shape[0] == 1:  # repeated, not broadcast: OpenVINO 2026.4 cannot join that sum and conv
+        x = ops.tile(x, mask.shape[0], 1, 1, 1)
     x = x + shrink_mask(encoder / "mask_downsampler" / "encoder", config, mask)
     for i in range(config.fuser_layers):
         x = fuse(encoder / "fuser" / "layers" / i, config, x)

@@ -8,14 +8,24 @@ import numpy as np
 
 from samgraph.errors import GraphError
 from samgraph.graph import Array, Graph
+from samgraph.passes.specialise import specialise
 from samgraph.runtime import CompiledGraph, CompileOptions, Session
 from samgraph.sam2.config import Sam2Config
 from samgraph.sam2.graphs import TRACES, UNREAD
 from samgraph.sam2.split import SplitMemoryAttention
 
 # Prompts and decoder lose masks in bf16 (0.88 to 0.92 IoU), so they never run in it.
-ALWAYS_FP32 = frozenset(("decode", "mask_prompt"))
+ALWAYS_FP32 = frozenset(("decode", "mask_prompt", "prepare_image", "decode_prepared"))
 Runnable = CompiledGraph | SplitMemoryAttention
+# Most calls are of one image, prompt or object. An engine runs a fixed size faster, so these
+# graphs also exist for one: the symbol, and the input whose first axis tells.
+FOR_ONE = {
+    "image_encoder": ("B", "image"),
+    "decode": ("N", "points"),
+    "memory_encoder": ("N", "mask"),
+    "prepare_image": ("B", "embedding"),
+    "decode_prepared": ("N", "points"),
+}
 
 
 class Sam2Model:
@@ -52,16 +62,19 @@ class Sam2Model:
             self._traced[name] = TRACES[name](self.config)
         return self._traced[name]
 
-    def compiled(self, name: str) -> Runnable:
-        """The graph called `name`, ready to run."""
+    def compiled(self, name: str, *, for_one: bool = False) -> Runnable:
+        """The graph called `name`, ready to run; `for_one` is its version for a batch of one."""
+        key = f"{name} for one" if for_one else name
         with self._lock:
-            if name not in self._compiled:
-                self._compiled[name] = self._compile(name)
-            return self._compiled[name]
+            if key not in self._compiled:
+                self._compiled[key] = self._compile(name, for_one)
+            return self._compiled[key]
 
     def run(self, name: str, **inputs: Array) -> dict[str, Array]:
         """Run a graph by name."""
-        return self.compiled(name).run(inputs)
+        symbol, told_by = FOR_ONE.get(name, ("", ""))
+        for_one = bool(symbol) and told_by in inputs and len(inputs[told_by]) == 1
+        return self.compiled(name, for_one=for_one).run(inputs)
 
     def session_for(self, name: str) -> Session:
         """The session that compiles a graph: in float32 where a lower precision costs masks."""
@@ -78,14 +91,17 @@ class Sam2Model:
         missing = {name: np.zeros((1, 1, width), np.float32) for name in UNREAD}
         return missing | self.weights
 
-    def _compile(self, name: str) -> Runnable:
+    def _compile(self, name: str, for_one: bool) -> Runnable:
         session = self.session_for(name)
         split = session.options.chosen_profile.stages == "split"
         if name == "memory_attention" and split:
             return SplitMemoryAttention(
                 self.config, lambda graph: session.compile(graph, self.weights)
             )
-        return session.compile(self.graph(name), self.weights)
+        graph = self.graph(name)
+        if for_one:
+            graph = specialise(graph, {FOR_ONE[name][0]: 1})
+        return session.compile(graph, self.weights)
 
 
 class GraphTable(Mapping[str, Runnable]):

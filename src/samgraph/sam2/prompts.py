@@ -5,8 +5,9 @@
     a mask    three convolutions, added to the image; no mask is an embedding of its own
 
 Labels: 1 inside, 0 outside, 2 and 3 the corners of a box, -1 no point: an embedding with no
-place. One such point always ends the list. Label -2 stands for nothing at all: it fills up
-shorter lists and is hidden from attention (`hidden`).
+place. One such point ends the list. Label -2 stands for nothing at all: it fills up shorter
+lists and is hidden from attention (`hidden`). A list of nothing else has no end either: that is
+the reference's prompt of a mask alone.
 
 Shapes: N prompts, P points, C channels, S image size, E grid.
 """
@@ -53,7 +54,8 @@ def hidden(labels: Tensor, tokens_before: int) -> Tensor:
     """What to add to attention scores so that absent points are not seen: [N, 1, 1, T]."""
     N, P = labels.shape
     score = ops.where(labels == ABSENT, _HIDDEN_SCORE, 0.0)
-    around = ops.pad(score, (0, tokens_before), (0, 1))
+    end = ops.reduce(score, (1,), how="max", keep=True)
+    around = ops.pad(ops.concat([score, end], axis=1), (0, tokens_before), (0, 0))
     return around.reshape(N, 1, 1, P + (tokens_before + 1))
 
 

@@ -1,21 +1,27 @@
 """Compiling and running through OpenVINO."""
 
-import io
-import queue
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import openvino
 from openvino import opset15
 
-from samgraph.engines.decompositions import antialiased_resize, axial_rope, layer_norm_2d
+from samgraph.engines.decompositions import axial_rope, layer_norm_2d, resize_by_weights
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
+from samgraph.engines.openvino.program import (
+    OpenVinoProgram,
+    Plan,
+    StagePlan,
+    first_line,
+    split_export,
+)
 from samgraph.engines.openvino.segments import Segment, cut, whole
 from samgraph.engines.openvino.symbols import SymbolTable
-from samgraph.engines.protocol import Decomposition, EngineOptions, MemoryUsage
+from samgraph.engines.protocol import Decomposition, EngineOptions
 from samgraph.errors import EngineError
 from samgraph.graph.dims import evaluate, product
 from samgraph.graph.graph import Graph, Value
@@ -24,67 +30,8 @@ from samgraph.graph.types import Array, DType, numpy_dtype
 _LACKS: dict[str, Decomposition] = {
     "axial_rope": axial_rope,
     "layer_norm_2d": layer_norm_2d,
-    "resize": antialiased_resize,
+    "resize": resize_by_weights,
 }
-
-
-class _Stage:
-    """One compiled model and its idle requests; each thread that runs takes one."""
-
-    def __init__(self, segment: Segment, compiled: Any) -> None:
-        self.inputs = tuple(value.name for value in segment.graph.inputs)
-        self.outputs = tuple(name for name, _ in segment.graph.outputs)
-        self.compiled = compiled
-        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def run(self, values: Mapping[str, Array]) -> list[Array]:
-        try:
-            request = self._idle.get_nowait()
-        except queue.Empty:
-            request = self.compiled.create_infer_request()
-        arrays = [values[name] for name in self.inputs]
-        results = request.infer(arrays, share_inputs=True, share_outputs=True)
-        copies = [results[i].copy() for i in range(len(self.outputs))]
-        self._idle.put(request)
-        return copies
-
-
-class OpenVinoProgram:
-    """One or more compiled models that run one after another."""
-
-    def __init__(self, graph: Graph, stages: list[_Stage], usage: MemoryUsage) -> None:
-        made = {name for stage in stages for name in stage.outputs}
-        self._outputs: list[tuple[str, str, bool]] = []  # name, value, whether it must be copied
-        for name, value in graph.outputs:
-            self._outputs.append((name, value.name, value.name not in made))
-            made.discard(value.name)
-        self._stages, self._usage = stages, usage
-
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Named inputs to named outputs."""
-        values = dict(inputs)
-        try:
-            for stage in self._stages:
-                values.update(zip(stage.outputs, stage.run(values), strict=True))
-        except RuntimeError as error:
-            raise EngineError("OpenVINO could not run the graph", got=_first_line(error)) from error
-        return {
-            name: values[value].copy() if shared else values[value]
-            for name, value, shared in self._outputs
-        }
-
-    def memory(self) -> MemoryUsage:
-        """The weights, and how much the process grew while compiling."""
-        return self._usage
-
-    def export(self) -> bytes | None:
-        """The compiled models, each with its length in front."""
-        parts = []
-        for stage in self._stages:
-            stream = io.BytesIO()
-            stage.compiled.export_model(stream)
-            parts.append(stream.getvalue())
-        return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,37 +57,49 @@ class OpenVinoEngine:
     ) -> OpenVinoProgram:
         """Build a model for each segment and compile it."""
         before = _resident()
-        stages = []
-        for segment in _segments(graph, options):
+        segments = [whole(graph)] if options.precision == "fp32" else cut(graph)
+        models = []
+        for segment in segments:
             with _COMPILING:
                 try:
                     model = build(segment.graph, weights)
-                    compiled = _core().compile_model(model, "CPU", _hints(segment, options))
+                    hints = _hints(segment.exact, options)
+                    models.append(_core().compile_model(model, "CPU", hints))
                 except RuntimeError as error:
                     raise EngineError(
-                        f"OpenVINO could not compile graph `{graph.name}`", got=_first_line(error)
+                        f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
                     ) from error
-            stages.append(_Stage(segment, compiled))
-        usage = MemoryUsage(_weight_bytes(graph), max(0, _resident() - before))
-        return OpenVinoProgram(graph, stages, usage)
+        return OpenVinoProgram(_plan(graph, segments), models, max(0, _resident() - before))
 
-    def restore(self, graph: Graph, data: bytes, options: EngineOptions) -> OpenVinoProgram:
+    def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
         """Import what `export` gave."""
-        before, stages, at = _resident(), [], 0
-        view = memoryview(data)
-        for segment in _segments(graph, options):
-            length = int.from_bytes(view[at : at + 8], "little")
-            blob = io.BytesIO(view[at + 8 : at + 8 + length])
-            at += 8 + length
+        before = _resident()
+        head, *blobs = split_export(data)
+        plan = Plan.read(bytes(head))
+        models = []
+        for stage, blob in zip(plan.stages, blobs, strict=True):
             try:
-                compiled = _core().import_model(blob, "CPU", _hints(segment, options))
+                tensor = openvino.Tensor(np.frombuffer(blob, np.uint8), shared_memory=True)
+                hints = _hints(stage.exact, options)
+                models.append(_core().import_model(tensor, "CPU", hints))
             except RuntimeError as error:
                 raise EngineError(
-                    "OpenVINO could not read a compiled graph", got=_first_line(error)
+                    "OpenVINO could not read a compiled graph", got=first_line(error)
                 ) from error
-            stages.append(_Stage(segment, compiled))
-        usage = MemoryUsage(_weight_bytes(graph), max(0, _resident() - before))
-        return OpenVinoProgram(graph, stages, usage)
+        return OpenVinoProgram(plan, models, max(0, _resident() - before))
+
+
+def _plan(graph: Graph, segments: list[Segment]) -> Plan:
+    stages = tuple(
+        StagePlan(
+            tuple(value.name for value in segment.graph.inputs),
+            tuple(name for name, _ in segment.graph.outputs),
+            segment.exact,
+        )
+        for segment in segments
+    )
+    outputs = tuple((name, value.name) for name, value in graph.outputs)
+    return Plan(stages, outputs, _weight_bytes(graph))
 
 
 def build(graph: Graph, weights: Mapping[str, Array]) -> Any:
@@ -168,12 +127,8 @@ def _parameter(value: Value) -> Output:
     return node
 
 
-def _segments(graph: Graph, options: EngineOptions) -> list[Segment]:
-    return [whole(graph)] if options.precision == "fp32" else cut(graph)
-
-
-def _hints(segment: Segment, options: EngineOptions) -> dict[str, Any]:
-    exact = segment.exact or options.precision == "fp32"
+def _hints(exact: bool, options: EngineOptions) -> dict[str, Any]:
+    exact = exact or options.precision == "fp32"
     return {
         "INFERENCE_PRECISION_HINT": "f32" if exact else "bf16",
         "INFERENCE_NUM_THREADS": options.threads,
@@ -194,11 +149,6 @@ def _resident() -> int:
             return int(file.read().split()[1]) * 4096
     except (OSError, ValueError, IndexError):
         return 0
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else error.__class__.__name__
 
 
 @cache

@@ -59,7 +59,7 @@ class ReferenceEngine:
             raise EngineError("the reference engine computes in the graph's own dtypes only")
         return ReferenceProgram(graph, dict(weights))
 
-    def restore(self, graph: Graph, data: bytes, options: EngineOptions) -> ReferenceProgram:
+    def restore(self, data: memoryview, options: EngineOptions) -> ReferenceProgram:
         """Never called: there is nothing to restore."""
         raise EngineError("the reference engine keeps nothing in a cache")
 

@@ -1,0 +1,34 @@
+"""The reference's names, for one-line migration: `from samgraph.compat import ...`.
+
+Same arguments, shapes and order of results as in Meta's `sam2` package, with numpy arrays in the
+place of tensors.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from samgraph.compat.video import (
+        SAM2VideoPredictor,
+        build_sam2_video_predictor,
+        build_sam2_video_predictor_hf,
+    )
+
+# Name, and the module of this package it lives in; imported when it is first used.
+_NAMES = {
+    "SAM2VideoPredictor": "video",
+    "build_sam2_video_predictor": "video",
+    "build_sam2_video_predictor_hf": "video",
+}
+
+__all__ = [
+    "SAM2VideoPredictor",
+    "build_sam2_video_predictor",
+    "build_sam2_video_predictor_hf",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module `samgraph.compat` has no `{name}`")
+    return getattr(importlib.import_module(f"samgraph.compat.{_NAMES[name]}"), name)

@@ -1,0 +1,375 @@
+"""The reference's video predictor: its methods, shapes, order of results, and quirks.
+
+    predictor = build_sam2_video_predictor("configs/sam2.1/sam2.1_hiera_t.yaml", "weights.pt")
+    state = predictor.init_state("frames/")
+    predictor.add_new_points_or_box(state, frame_idx=0, obj_id=1, points=[[210, 350]], labels=[1])
+    for frame_idx, obj_ids, mask_logits in predictor.propagate_in_video(state):
+        masks = mask_logits > 0.0          # [N, 1, H, W]
+
+Quirks that are kept: a correction of a tracked frame is stored as a tracked frame, and tracking
+over it loses it; n frames to track yield n + 1; going back from frame 0 yields nothing; the list
+of ids that is yielded is the session's own. `samgraph.load(...).video(...)` has none of them.
+
+The state is a dict with the reference's keys. As there, everything that was found is kept in it,
+about 0.8 MB an object and frame at 1024 pixels; but frames are read when they are needed.
+
+Differs from the original: holes are filled without CUDA; an object whose prompts all lie in the
+future is tracked, where the original raises for want of a pointer; folders may hold any images.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.compat.video_settings import VideoSettings, video_settings
+from samgraph.compat.video_state import (
+    COND,
+    NON_COND,
+    Output,
+    State,
+    all_frames,
+    as_outcome,
+    close_up,
+    expected_frames,
+    found_memory,
+    given_clicks,
+    initial_state,
+    new_object,
+    number_of_objects,
+    output_of,
+    stored_clicks,
+    with_memory,
+)
+from samgraph.errors import CheckpointError
+from samgraph.media.frames import open_frames
+from samgraph.media.preprocess import upscale_logits
+from samgraph.predict.frame_feed import EncodedFrames, FrameFeed, feeding
+from samgraph.predict.memory_bank import Moment, Recalled, ReferencePolicy, recall
+from samgraph.predict.object_prompts import scaled, squeezed_mask
+from samgraph.predict.overlaps import without_overlaps
+from samgraph.predict.tracker import Clicks, Features, Tracker
+from samgraph.sam2.loading import Source, load_model
+from samgraph.sam2.model import Sam2Model
+
+Array = NDArray[Any]
+Found = tuple[int, list[Any], Array]
+
+MISSING_LOGIT = -1024.0
+
+
+class SAM2VideoPredictor:
+    """The reference's predictor on samgraph's model."""
+
+    def __init__(self, core: Sam2Model, settings: VideoSettings | None = None) -> None:
+        self.core = core
+        self.settings = settings or video_settings([], apply_postprocessing=True)
+        most = self.settings.max_cond_frames_in_attn
+        self.image_size = core.config.image_size
+        self._policy = ReferencePolicy.of(
+            core.config,
+            max_prompted=None if most == -1 else most,
+            stride=self.settings.memory_temporal_stride_for_eval,
+        )
+        self._tracker = Tracker(
+            core,
+            memory_precision=self.settings.memory_precision,
+            fill_holes=self.settings.fill_hole_area,
+            falls_back=self.settings.dynamic_multimask_via_stability,
+        )
+
+    @classmethod
+    def from_pretrained(cls, model_id: str, **kwargs: Any) -> "SAM2VideoPredictor":
+        """A predictor by the name of its repository, such as `facebook/sam2.1-hiera-tiny`."""
+        return build_sam2_video_predictor_hf(model_id, **kwargs)
+
+    def init_state(
+        self,
+        video_path: Any,
+        offload_video_to_cpu: bool = False,
+        offload_state_to_cpu: bool = False,
+        async_loading_frames: bool = False,
+    ) -> State:
+        """A session for a folder of images, a video file, or a list of frames."""
+        source = open_frames(video_path)
+        return initial_state(
+            source,
+            self._tracker,
+            offload_video_to_cpu=offload_video_to_cpu,
+            offload_state_to_cpu=offload_state_to_cpu,
+        )
+
+    def add_new_points_or_box(
+        self,
+        inference_state: State,
+        frame_idx: int,
+        obj_id: Any,
+        points: Any = None,
+        labels: Any = None,
+        clear_old_points: bool = True,
+        normalize_coords: bool = True,
+        box: Any = None,
+    ) -> Found:
+        """Clicks, or a box and clicks, on a frame; returns the masks of all objects there."""
+        index = new_object(inference_state, obj_id)
+        xy, kinds = given_clicks(points, labels, box, clears=clear_old_points)
+        size_hw = (1, 1)
+        if normalize_coords:
+            size_hw = (inference_state["video_height"], inference_state["video_width"])
+        clicks = Clicks(scaled(xy, size_hw, self.image_size), kinds)
+        given = inference_state["point_inputs_per_obj"][index]
+        if not clear_old_points and frame_idx in given:
+            clicks = stored_clicks(given[frame_idx]).and_also(clicks)
+        given[frame_idx] = {"point_coords": clicks.xy[None], "point_labels": clicks.labels[None]}
+        inference_state["mask_inputs_per_obj"][index].pop(frame_idx, None)
+        store, recalled = self._place(inference_state, index, frame_idx)
+        previous = self._previous(inference_state, index, store, frame_idx)
+        features = self._features(inference_state, frame_idx)
+        outcome = self._tracker.click(features, clicks, recalled, previous)
+        stores = inference_state["temp_output_dict_per_obj"][index]
+        stores[store][frame_idx] = output_of(outcome)
+        return (
+            frame_idx,
+            inference_state["obj_ids"],
+            self._masks_on(inference_state, frame_idx, store),
+        )
+
+    def add_new_points(self, *args: Any, **kwargs: Any) -> Found:
+        """The former name of `add_new_points_or_box`."""
+        return self.add_new_points_or_box(*args, **kwargs)
+
+    def add_new_mask(self, inference_state: State, frame_idx: int, obj_id: Any, mask: Any) -> Found:
+        """A mask [H, W] on a frame, taken as the answer there."""
+        index = new_object(inference_state, obj_id)
+        given = np.asarray(mask).astype(np.bool_)
+        if given.ndim != 2:
+            raise ValueError(f"a mask has two dimensions, got {list(given.shape)}")
+        squeezed = squeezed_mask(given, self.image_size)
+        stored = squeezed[None, None].astype(np.float32)
+        inference_state["mask_inputs_per_obj"][index][frame_idx] = stored
+        inference_state["point_inputs_per_obj"][index].pop(frame_idx, None)
+        store = self._store_for(inference_state, index, frame_idx)
+        outcome = self._tracker.paint(self._features(inference_state, frame_idx), squeezed)
+        stores = inference_state["temp_output_dict_per_obj"][index]
+        stores[store][frame_idx] = output_of(outcome)
+        return (
+            frame_idx,
+            inference_state["obj_ids"],
+            self._masks_on(inference_state, frame_idx, store),
+        )
+
+    def propagate_in_video_preflight(self, inference_state: State) -> None:
+        """Put what was prompted into memory; done at the start of `propagate_in_video`."""
+        if not number_of_objects(inference_state):
+            raise RuntimeError("No input points or masks are provided for any object")
+        for index in range(number_of_objects(inference_state)):
+            stores = inference_state["output_dict_per_obj"][index]
+            for name, prompted in inference_state["temp_output_dict_per_obj"][index].items():
+                for frame, output in prompted.items():
+                    if output["maskmem_features"] is None:
+                        self._encode_prompted(inference_state, frame, output)
+                    stores[name][frame] = output
+                prompted.clear()
+            if not stores[COND]:
+                name = inference_state["obj_idx_to_id"][index]
+                raise RuntimeError(f"No input points or masks are provided for object id {name}")
+            for frame in stores[COND]:
+                stores[NON_COND].pop(frame, None)
+
+    def propagate_in_video(
+        self,
+        inference_state: State,
+        start_frame_idx: int | None = None,
+        max_frame_num_to_track: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[Found]:
+        """Track all objects, a frame at a time: frame number, ids, mask logits [N, 1, H, W]."""
+        self.propagate_in_video_preflight(inference_state)
+        ids, count = inference_state["obj_ids"], number_of_objects(inference_state)
+        frames = expected_frames(inference_state, start_frame_idx, max_frame_num_to_track, reverse)
+        last = frames[-1] if len(frames) else None
+        source = inference_state["images"].source
+        with feeding(source, self.image_size, last=last, is_reverse=reverse) as feed:
+            for frame in frames:
+                low = self._track(inference_state, frame, reverse, count, feed)
+                yield frame, ids, self._at_video_size(inference_state, low)
+
+    def clear_all_prompts_in_frame(
+        self, inference_state: State, frame_idx: int, obj_id: Any, need_output: bool = True
+    ) -> Found | None:
+        """Take back all prompts of an object on a frame."""
+        index = new_object(inference_state, obj_id)
+        for prompts in ("point_inputs_per_obj", "mask_inputs_per_obj"):
+            inference_state[prompts][index].pop(frame_idx, None)
+        for store in inference_state["temp_output_dict_per_obj"][index].values():
+            store.pop(frame_idx, None)
+        stores = inference_state["output_dict_per_obj"][index]
+        output = stores[COND].pop(frame_idx, None)
+        if output is not None:
+            stores[NON_COND][frame_idx] = output
+            inference_state["frames_tracked_per_obj"][index].pop(frame_idx, None)
+        if not need_output:
+            return None
+        return frame_idx, inference_state["obj_ids"], self._masks_on(inference_state, frame_idx)
+
+    def remove_object(
+        self, inference_state: State, obj_id: Any, strict: bool = False, need_output: bool = True
+    ) -> tuple[list[Any], list[tuple[int, Array]]]:
+        """Forget an object; the ids left, and new masks of the frames it was prompted on."""
+        index = inference_state["obj_id_to_idx"].get(obj_id)
+        ids = inference_state["obj_ids"]
+        if index is None:
+            if strict:
+                raise RuntimeError(f"Cannot remove object id {obj_id}: the ids are {ids}")
+            return ids, []
+        if len(ids) == 1:
+            self.reset_state(inference_state)
+            return inference_state["obj_ids"], []
+        frames = {
+            **inference_state["point_inputs_per_obj"][index],
+            **inference_state["mask_inputs_per_obj"][index],
+        }
+        for frame in frames:
+            self.clear_all_prompts_in_frame(inference_state, frame, obj_id, need_output=False)
+        close_up(inference_state, index)
+        updated = []
+        if need_output:
+            updated = [(frame, self._masks_on(inference_state, frame)) for frame in set(frames)]
+        return inference_state["obj_ids"], updated
+
+    def reset_state(self, inference_state: State) -> None:
+        """Forget all objects; the video stays."""
+        for key in (
+            "obj_id_to_idx",
+            "obj_idx_to_id",
+            "obj_ids",
+            "point_inputs_per_obj",
+            "mask_inputs_per_obj",
+            "output_dict_per_obj",
+            "temp_output_dict_per_obj",
+            "frames_tracked_per_obj",
+        ):
+            inference_state[key].clear()
+
+    def _store_for(self, state: State, index: int, frame: int) -> str:
+        """Where the outcome of a prompt goes: untracked frames become conditioning frames."""
+        is_tracked = frame in state["frames_tracked_per_obj"][index]
+        keeps = self.settings.add_all_frames_to_correct_as_cond
+        return NON_COND if is_tracked and not keeps else COND
+
+    def _place(self, state: State, index: int, frame: int) -> tuple[str, Recalled | None]:
+        """Where the outcome goes, and what a frame that was tracked before remembers."""
+        tracked = state["frames_tracked_per_obj"][index].get(frame)
+        store = self._store_for(state, index, frame)
+        if tracked is None:
+            return store, None
+        return store, self._recalled(state, index, frame, tracked["reverse"])
+
+    def _recalled(self, state: State, index: int, frame: int, reverse: bool) -> Recalled:
+        stores = state["output_dict_per_obj"][index]
+        moment = Moment(frame, reverse, state["num_frames"])
+        choice = self._policy.choose(moment, stores[COND], stores[NON_COND])
+        return recall(
+            choice, lambda t, is_cond: found_memory(stores[COND if is_cond else NON_COND][t])
+        )
+
+    def _previous(self, state: State, index: int, store: str, frame: int) -> Array | None:
+        """The logits a click improves: of the last prompt, else of tracking."""
+        places = (
+            state["temp_output_dict_per_obj"][index][store],
+            state["output_dict_per_obj"][index][COND],
+            state["output_dict_per_obj"][index][NON_COND],
+        )
+        found = next((outputs[frame] for outputs in places if frame in outputs), None)
+        if found is None or found["pred_masks"] is None:
+            return None
+        previous: Array = found["pred_masks"][0, 0]
+        return previous
+
+    def _track(self, state: State, frame: int, reverse: bool, count: int, feed: FrameFeed) -> Array:
+        """All objects on one frame: low-resolution logits [N, 1, L, L]."""
+        stores = [state["output_dict_per_obj"][index] for index in range(count)]
+        moving = [index for index in range(count) if frame not in stores[index][COND]]
+        if moving:
+            features = self._features(state, frame, feed)
+            recalled = [self._recalled(state, index, frame, reverse) for index in moving]
+            for index, (outcome, memory) in zip(
+                moving, self._tracker.track(features, recalled), strict=True
+            ):
+                output = output_of(outcome)
+                with_memory(output, memory.mask, self.core.config)
+                stores[index][NON_COND][frame] = output
+        for index in range(count):
+            state["frames_tracked_per_obj"][index][frame] = {"reverse": reverse}
+        return np.concatenate(
+            [one[COND if frame in one[COND] else NON_COND][frame]["pred_masks"] for one in stores]
+        )
+
+    def _encode_prompted(self, state: State, frame: int, output: Output) -> None:
+        binary = self.settings.binarize_mask_from_pts_for_mem_enc
+        memory = self._tracker.remember(
+            self._features(state, frame), [as_outcome(output)], is_prompted=binary
+        )
+        with_memory(output, memory[0], self.core.config)
+
+    def _features(self, state: State, frame: int, feed: FrameFeed | None = None) -> Features:
+        """The encoded frame; as in the reference, the last one is kept."""
+        encoded: EncodedFrames = state["cached_features"]
+        features = encoded.get(frame)
+        ready = None if features is not None or feed is None else feed.get(frame)
+        if ready is not None:
+            features = encoded.put(frame, ready)
+        return encoded(frame) if features is None else features
+
+    def _masks_on(self, state: State, frame: int, store: str | None = None) -> Array:
+        """The latest masks of all objects on a frame, -1024 where there are none: [N, 1, H, W]."""
+        count = number_of_objects(state)
+        if store is None:
+            stores = state["temp_output_dict_per_obj"].values()
+            store = COND if any(frame in one[COND] for one in stores) else NON_COND
+        size_hw = (state["video_height"], state["video_width"])
+        masks = np.full((count, 1, *size_hw), MISSING_LOGIT, np.float32)
+        for index in range(count):
+            found = all_frames(state, index, store, frame)
+            if found is not None:
+                masks[index, 0] = upscale_logits(found["pred_masks"][0, 0], size_hw)
+        return without_overlaps(masks) if self.settings.non_overlap_masks else masks
+
+    def _at_video_size(self, state: State, low: Array) -> Array:
+        masks = upscale_logits(low, (state["video_height"], state["video_width"]))
+        return without_overlaps(masks) if self.settings.non_overlap_masks else masks
+
+
+def build_sam2_video_predictor(
+    config_file: str,
+    ckpt_path: Source | None = None,
+    device: str = "auto",
+    mode: str = "eval",
+    hydra_overrides_extra: Sequence[str] = (),
+    apply_postprocessing: bool = True,
+    vos_optimized: bool = False,
+    **kwargs: Any,
+) -> SAM2VideoPredictor:
+    """A predictor from a checkpoint, which tells its own config; `config_file` must agree.
+
+    `mode` and `vos_optimized` change nothing: graphs are always compiled, and never trained.
+    """
+    from samgraph.compat.building import config_named
+
+    if ckpt_path is None:
+        raise CheckpointError(
+            "a predictor needs weights", got="ckpt_path=None", hint="give the path of a checkpoint"
+        )
+    settings = video_settings(hydra_overrides_extra, apply_postprocessing=apply_postprocessing)
+    core = load_model(ckpt_path, config=config_named(config_file), device=device, **kwargs)
+    return SAM2VideoPredictor(core, settings)
+
+
+def build_sam2_video_predictor_hf(model_id: str, **kwargs: Any) -> SAM2VideoPredictor:
+    """A predictor by the name of its repository; the weights are downloaded once and checked."""
+    return build_sam2_video_predictor(model_id, model_id, **kwargs)
+
+
+def _store(is_cond: bool) -> str:
+    return COND if is_cond else NON_COND

@@ -1,0 +1,123 @@
+"""Compiled models that run: one or more in a row, from several threads at once."""
+
+import io
+import json
+import queue
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from samgraph.engines.protocol import MemoryUsage
+from samgraph.errors import EngineError
+from samgraph.graph.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """What one model reads and writes, by the names of values, and whether it is exact."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the models of a program fit together; kept with them in the cache."""
+
+    stages: tuple[StagePlan, ...]
+    outputs: tuple[tuple[str, str], ...]  # name, value
+    weight_bytes: int
+
+    def to_bytes(self) -> bytes:
+        """Text that `read` reads back."""
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def read(data: bytes) -> "Plan":
+        """The plan that `to_bytes` wrote."""
+        try:
+            found = json.loads(data)
+            stages = tuple(
+                StagePlan(tuple(item["inputs"]), tuple(item["outputs"]), bool(item["exact"]))
+                for item in found["stages"]
+            )
+            outputs = tuple((str(name), str(value)) for name, value in found["outputs"])
+            return Plan(stages, outputs, int(found["weight_bytes"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineError("a compiled graph has no plan", got=error) from error
+
+
+class Stage:
+    """One compiled model and its idle requests; each thread that runs takes one."""
+
+    def __init__(self, plan: StagePlan, compiled: Any) -> None:
+        self.plan, self.compiled = plan, compiled
+        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def run(self, values: Mapping[str, Array]) -> list[Array]:
+        """The values of the outputs, in order, as arrays of the caller's own."""
+        try:
+            request = self._idle.get_nowait()
+        except queue.Empty:
+            request = self.compiled.create_infer_request()
+        arrays = [values[name] for name in self.plan.inputs]
+        results = request.infer(arrays, share_inputs=True, share_outputs=True)
+        copies = [results[i].copy() for i in range(len(self.plan.outputs))]
+        self._idle.put(request)
+        return copies
+
+
+class OpenVinoProgram:
+    """Compiled models that run one after another."""
+
+    def __init__(self, plan: Plan, models: Sequence[Any], grown: int) -> None:
+        self._plan, self._grown = plan, grown
+        self._stages = [Stage(part, model) for part, model in zip(plan.stages, models, strict=True)]
+        made = {name for part in plan.stages for name in part.outputs}
+        self._outputs: list[tuple[str, str, bool]] = []  # name, value, whether it must be copied
+        for name, value in plan.outputs:
+            self._outputs.append((name, value, value not in made))
+            made.discard(value)
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Named inputs to named outputs."""
+        values = dict(inputs)
+        try:
+            for stage in self._stages:
+                values.update(zip(stage.plan.outputs, stage.run(values), strict=True))
+        except RuntimeError as error:
+            raise EngineError("OpenVINO could not run the graph", got=first_line(error)) from error
+        return {
+            name: values[value].copy() if shared else values[value]
+            for name, value, shared in self._outputs
+        }
+
+    def memory(self) -> MemoryUsage:
+        """The weights, and how much the process grew while compiling."""
+        return MemoryUsage(self._plan.weight_bytes, self._grown)
+
+    def export(self) -> bytes | None:
+        """The plan and the compiled models, each with its length in front."""
+        parts = [self._plan.to_bytes()]
+        for stage in self._stages:
+            stream = io.BytesIO()
+            stage.compiled.export_model(stream)
+            parts.append(stream.getvalue())
+        return b"".join(part for item in parts for part in (len(item).to_bytes(8, "little"), item))
+
+
+def split_export(data: memoryview) -> list[memoryview]:
+    """The parts that `OpenVinoProgram.export` put together, without copying."""
+    parts, at = [], 0
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 8], "little")
+        parts.append(data[at + 8 : at + 8 + length])
+        at += 8 + length
+    return parts
+
+
+def first_line(error: Exception) -> str:
+    """What a library's error says, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else error.__class__.__name__

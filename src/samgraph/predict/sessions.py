@@ -1,0 +1,187 @@
+"""Sessions on disk: a `.safetensors` file with JSON inside, so nothing in it can run.
+
+    video.save("session.safetensors")
+    video = model.resume("session.safetensors")
+    for frame in video.track(start=video.position):
+        ...
+
+Saved is all that later results depend on: prompts and what came of them, and what is remembered
+of each object. Masks that were tracked are not; nor are caches.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph import checkpoint
+from samgraph.errors import CheckpointError, OptionError, SamgraphError
+from samgraph.predict.embedding import fingerprint
+from samgraph.predict.memory_bank import ReferencePolicy
+from samgraph.predict.session_objects import Tensors, read_object, write_object
+from samgraph.predict.stream import Stream, open_stream
+from samgraph.predict.video import Video, open_video
+from samgraph.sam2.model import Sam2Model
+
+if TYPE_CHECKING:
+    from samgraph.predict.following import Follower
+
+KEY = "samgraph.session"
+VERSION = 1
+FRAME = "stream.frame"
+
+
+def save_video(video: Video, path: str | os.PathLike[str]) -> None:
+    """Write the session of a video.
+
+    Raises:
+        OutputError: The file cannot be written; an earlier one of that name stays.
+    """
+    record = _record("video", video) | {"source": video.origin, "size_hw": list(video.size_hw)}
+    _write(path, record, video.follower, {})
+
+
+def save_stream(stream: Stream, path: str | os.PathLike[str]) -> None:
+    """Write the session of a stream, with its current frame, which may still be prompted."""
+    image = stream.current_image
+    tensors = {} if image is None else {FRAME: image}
+    _write(path, _record("stream", stream), stream.follower, tensors)
+
+
+def resume(core: Sam2Model, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
+    """A session that was saved, to go on with.
+
+    Args:
+        core: The model that made it.
+        path: The file.
+        **options: For a video, `source` where it has moved or was not a file; and any option of
+            `open_video` or `open_stream` that is to be another.
+
+    Raises:
+        CheckpointError: The file is damaged, is no session, or was made with another model.
+        VideoError: The source is missing, or is another video.
+    """
+    found = checkpoint.read(path)
+    name = os.fspath(path)
+    with _damage_named(name):
+        record = _checked_record(found.metadata, name)
+        if record["model"] != fingerprint(core):
+            raise CheckpointError(
+                f"`{name}` was made with another model",
+                got=f"{record['config']}, weights {record['model']}",
+                expected=f"{core.config.name}, weights {fingerprint(core)}",
+            )
+        given = {**_options(record, options), **options}
+        if record["kind"] == "video":
+            return _resumed_video(core, record, found.tensors, given, name)
+        return _resumed_stream(core, record, found.tensors, given)
+
+
+def _resumed_video(
+    core: Sam2Model, record: dict[str, Any], tensors: Tensors, given: dict[str, Any], name: str
+) -> Video:
+    source = given.pop("source", record["source"])
+    if source is None:
+        raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
+    video = open_video(core, source, **given)
+    if list(video.size_hw) != record["size_hw"] or video.length != record["length"]:
+        height, width = record["size_hw"]
+        raise CheckpointError(
+            f"`{name}` belongs to another video",
+            got=f"{video.size_hw[1]} x {video.size_hw[0]}, {video.length} frames",
+            expected=f"{width} x {height}, {record['length']} frames",
+        )
+    video.position = int(record["position"])
+    _restore(video.follower, record, tensors)
+    return video
+
+
+def _resumed_stream(
+    core: Sam2Model, record: dict[str, Any], tensors: Tensors, given: dict[str, Any]
+) -> Stream:
+    stream = open_stream(core, **given)
+    stream.restore(int(record["position"]), tensors.get(FRAME))
+    _restore(stream.follower, record, tensors)
+    return stream
+
+
+def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
+    """What a session is, apart from its objects."""
+    follower = session.follower
+    policy = follower.policy
+    return {
+        "version": VERSION,
+        "kind": kind,
+        "config": follower.tracker.config.name,
+        "model": fingerprint(follower.tracker.core),
+        "position": session.position,
+        "length": follower.length,
+        "tracker": follower.tracker.settings,
+        "showing": asdict(session.showing),
+        "policy": asdict(policy) if isinstance(policy, ReferencePolicy) else None,
+    }
+
+
+def _write(
+    path: str | os.PathLike[str],
+    record: dict[str, Any],
+    follower: "Follower",
+    tensors: dict[str, NDArray[Any]],
+) -> None:
+    record["objects"] = [
+        write_object(one, f"object.{place}", tensors)
+        for place, one in enumerate(follower.objects.values())
+    ]
+    if not tensors:
+        tensors["empty"] = np.zeros(1, np.uint8)
+    checkpoint.save(path, tensors, precision="fp32", metadata={KEY: json.dumps(record)})
+
+
+def _restore(follower: "Follower", record: dict[str, Any], tensors: Tensors) -> None:
+    for place, described in enumerate(record["objects"]):
+        one = read_object(follower, described, f"object.{place}", tensors)
+        follower.objects[one.name] = one
+
+
+def _checked_record(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
+    text = metadata.get(KEY)
+    record = json.loads(text) if text is not None else None
+    if not isinstance(record, dict) or record.get("kind") not in ("video", "stream"):
+        raise CheckpointError(f"`{name}` is not a saved session")
+    if record.get("version") != VERSION:
+        raise CheckpointError(
+            f"`{name}` was saved by another version of samgraph",
+            got=f"version {record.get('version')} of the format",
+            expected=VERSION,
+        )
+    return record
+
+
+def _options(record: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """How the session was opened."""
+    given = {**record["tracker"], **record["showing"]}
+    if record["length"] is not None:
+        given["length"] = int(record["length"])
+    if record["policy"] is not None:
+        given["policy"] = ReferencePolicy(**record["policy"])
+    elif "policy" not in options:
+        raise OptionError("this session had a memory policy of its own", hint="pass `policy=`")
+    return given
+
+
+@contextmanager
+def _damage_named(name: str) -> Iterator[None]:
+    """A file that says what no session says."""
+    try:
+        yield
+    except SamgraphError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"`{name}` is a damaged session", got=f"{type(error).__name__}: {error}"[:120]
+        ) from error

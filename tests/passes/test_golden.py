@@ -1,0 +1,182 @@
+"""Each pass on graphs written for it: the printed graphs before and after are golden files."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from samgraph import ops
+from samgraph.graph import Builder, Graph, Tensor, parse_graph, print_graph
+from samgraph.passes import PASSES, optimise
+
+Golden = Callable[[str, str], None]
+CASES: dict[str, tuple[str, Callable[[], Graph]]] = {}
+
+
+def case(step: str) -> Callable[[Callable[[], Graph]], Callable[[], Graph]]:
+    """Register a graph for the pass `step`; the golden file is called after the function."""
+
+    def add(make: Callable[[], Graph]) -> Callable[[], Graph]:
+        CASES[make.__name__] = (step, make)
+        return make
+
+    return add
+
+
+@case("drop_unused")
+def drop_unused_nodes_and_params() -> Graph:
+    builder = Builder("drop")
+    x = builder.input("x", "f32[M,4]")
+    builder.input("kept", "f32[3]")
+    ops.linear(ops.gelu(x), builder.param("unused", "f32[8,4]"))
+    return builder.finish(y=x + builder.param("used", "f32[4]"))
+
+
+@case("fold_constants")
+def fold_constants_into_one() -> Graph:
+    builder = Builder("fold")
+    x = builder.input("x", "f32[M,2]")
+    scale = ops.sqrt(builder.constant(4.0, "f32")) * 3
+    table = ops.reshape(builder.constant(np.arange(4), "f32"), 2, 2)
+    return builder.finish(y=x * scale + table[1])
+
+
+@case("fold_constants")
+def fold_constants_leaves_copies_and_symbols_alone() -> Graph:
+    builder = Builder("copies")
+    x = builder.input("x", "f32[M,2]")
+    M = x.shape[0]
+    row = builder.constant(np.arange(2), "f32")
+    table = builder.constant(np.arange(6).reshape(3, 2), "f32")
+    return builder.finish(y=x + ops.expand(row, M, 2), z=ops.tile(row, 9), w=table[M : M + 1])
+
+
+@case("merge_duplicates")
+def merge_duplicates_of_a_chain() -> Graph:
+    builder = Builder("twice")
+    x = builder.input("x", "f32[4]")
+    with builder.exact():
+        exact = ops.exp(x)  # not the same: it must stay in float32
+    return builder.finish(y=ops.exp(x) * 2 + ops.exp(x) * 2, z=exact, w=ops.clip(x, 0, 1))
+
+
+@case("simplify_movement")
+def simplify_movement_that_cancels() -> Graph:
+    builder = Builder("movement")
+    x = builder.input("x", "f32[2,M,6]")
+    there = ops.transpose(x, 2, 0, 1)
+    back = ops.transpose(there, 1, 2, 0)
+    split = back.reshape(2, -1, 2, 3).reshape(2, -1, 3, 2)
+    same = ops.transpose(split, 0, 1, 2, 3)
+    return builder.finish(y=same, z=ops.transpose(there, 2, 1, 0))
+
+
+@case("fuse_attention")
+def fuse_attention_with_scale_and_mask() -> Graph:
+    builder = Builder("attention")
+    q, k, v = (builder.input(name, f"f32[B,{n},8]") for name, n in zip("qkv", "TMM", strict=True))
+    mask = builder.input("mask", "f32[T,M]")
+    scores = q @ ops.transpose(k, 0, 2, 1) * 0.125
+    return builder.finish(y=ops.softmax(scores + mask) @ v)
+
+
+@case("fuse_attention")
+def fuse_attention_with_heads_and_division() -> Graph:
+    builder = Builder("heads")
+    q, k, v = (builder.input(name, "f32[B,M,8]") for name in "qkv")
+
+    def split(x: Tensor) -> Tensor:
+        B, M, _ = x.shape
+        return ops.transpose(x.reshape(B, M, 2, 4), 0, 2, 1, 3)
+
+    q2, k2, v2 = split(q), split(k), split(v)
+    weights = ops.softmax(q2 @ ops.transpose(k2, 0, 1, 3, 2) / 2)
+    B, M, _ = q.shape
+    return builder.finish(y=ops.transpose(weights @ v2, 0, 2, 1, 3).reshape(B, M, 8))
+
+
+@case("fuse_attention")
+def fuse_attention_leaves_weights_that_are_read_twice() -> Graph:
+    builder = Builder("read_twice")
+    q, k, v = (builder.input(name, "f32[3,8]") for name in "qkv")
+    weights = ops.softmax(q @ ops.transpose(k, 1, 0))
+    return builder.finish(y=weights @ v, weights=weights)
+
+
+@case("absorb_value_projection")
+def absorb_value_projection_into_the_output_map() -> Graph:
+    builder = Builder("absorb")
+    q, k = builder.input("q", "f32[B,T,256]"), builder.input("k", "f32[B,M,256]")
+    memory = builder.input("memory", "f32[B,M,64]")
+    value = ops.linear(memory, builder.param("wv", "f32[256,64]"), builder.param("bv", "f32[256]"))
+    y = ops.attention(q, k, value, heads=1, scale=0.0625)
+    return builder.finish(
+        y=ops.linear(y, builder.param("wo", "f32[256,256]"), builder.param("bo", "f32[256]"))
+    )
+
+
+@case("absorb_value_projection")
+def absorb_value_projection_without_an_output_map() -> Graph:
+    builder = Builder("alone")
+    q, k = builder.input("q", "f32[T,8]"), builder.input("k", "f32[M,8]")
+    value = ops.linear(builder.input("memory", "f32[M,4]"), builder.param("wv", "f32[8,4]"))
+    return builder.finish(y=ops.attention(q, k, value, heads=1, scale=1.0))
+
+
+@case("absorb_value_projection")
+def absorb_value_projection_leaves_heads_and_narrow_values() -> Graph:
+    builder = Builder("no_gain")
+    q, k = builder.input("q", "f32[T,8]"), builder.input("k", "f32[M,8]")
+    wide, narrow = builder.input("wide", "f32[M,16]"), builder.input("narrow", "f32[M,4]")
+    first = ops.linear(wide, builder.param("w1", "f32[8,16]"))
+    second = ops.linear(narrow, builder.param("w2", "f32[8,4]"))
+    return builder.finish(
+        y=ops.attention(q, k, first, heads=1, scale=1.0),
+        z=ops.attention(q, k, second, heads=2, scale=1.0),
+    )
+
+
+@case("fuse_linear_activation")
+def fuse_linear_activation_once() -> Graph:
+    builder = Builder("activation")
+    x = builder.input("x", "f32[M,4]")
+    w, b = builder.param("w", "f32[4,4]"), builder.param("b", "f32[4]")
+    read_twice = ops.linear(x, w)
+    twice = ops.gelu(ops.relu(ops.linear(x, w, b)))
+    return builder.finish(y=twice, z=ops.sigmoid(read_twice) + read_twice)
+
+
+@case("merge_projections")
+def merge_projections_of_one_value() -> Graph:
+    builder = Builder("qkv")
+    x = builder.input("x", "f32[B,M,8]")
+    parts = [
+        ops.linear(x, builder.param(f"w{n}", "f32[8,8]"), builder.param(f"b{n}", "f32[8]"))
+        for n in "qkv"
+    ]
+    other = ops.linear(x, builder.param("wo", "f32[8,8]"))  # has no bias, so it stays apart
+    return builder.finish(y=ops.attention(*parts, heads=2, scale=0.5), z=other)
+
+
+def test_every_pass_has_a_golden_graph() -> None:
+    assert {step for step, _ in CASES.values()} == set(PASSES)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_pass_does_what_its_golden_file_shows(name: str, golden_text: Golden) -> None:
+    step, make = CASES[name]
+    before = make()
+
+    after = optimise(before, [PASSES[step]])
+
+    golden_text(f"passes/{name}", f"{before}\n\n=> {step}\n\n{after}")
+    assert parse_graph(print_graph(after, data=True)) == after
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_pass_has_nothing_left_to_do_the_second_time(name: str) -> None:
+    step, make = CASES[name]
+
+    once = optimise(make(), [PASSES[step]])
+
+    assert optimise(once, [PASSES[step]]) == once

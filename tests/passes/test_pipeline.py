@@ -1,0 +1,154 @@
+"""The pipeline: order, switching off, watching, and naming the pass that broke a graph."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from samgraph import ops
+from samgraph.errors import GraphError, OptionError
+from samgraph.graph import Builder, Graph, TensorType, Value
+from samgraph.passes import PASSES, PIPELINES, fold_params, optimise, passes_for
+from samgraph.passes.rewriter import Rewriter
+from samgraph.runtime import PROFILES, CompileOptions, Profile, Session
+
+
+def two_maps() -> Graph:
+    builder = Builder("two")
+    x = builder.input("x", "f32[M,4]")
+    first = ops.relu(ops.linear(x, builder.param("w1", "f32[4,4]")))
+    second = ops.linear(x, builder.param("w2", "f32[4,4]"))
+    return builder.finish(y=first, z=ops.exp(second) + ops.exp(second))
+
+
+def test_the_passes_run_in_the_order_of_the_table() -> None:
+    seen: list[str] = []
+
+    optimise(two_maps(), passes_for("torch"), lambda name, _: seen.append(name))
+
+    assert seen == list(PASSES)
+
+
+def test_an_engine_gets_its_own_list() -> None:
+    assert passes_for("reference") == ()
+    names = [step.__name__ for step in passes_for("openvino")]
+    assert names == list(PIPELINES["openvino"])
+    assert "merge_projections" not in names
+
+
+def test_a_pass_can_be_switched_off_and_asked_for() -> None:
+    off = passes_for("openvino", without=["merge_duplicates"])
+    more = passes_for("openvino", also=["merge_projections"])
+
+    assert PASSES["merge_duplicates"] not in off
+    assert PASSES["merge_projections"] in more
+    assert passes_for("openvino", without=list(PASSES)) == ()
+
+
+@pytest.mark.parametrize("place", ["without", "also"])
+def test_an_unknown_pass_is_refused_by_name(place: str) -> None:
+    with pytest.raises(OptionError, match="there is no pass `fuse_everything`"):
+        passes_for("openvino", **{place: ["fuse_everything"]})
+
+
+def test_the_watcher_sees_the_graph_after_each_pass() -> None:
+    counts: dict[str, int] = {}
+
+    optimise(two_maps(), passes_for("openvino"), lambda name, g: counts.update({name: len(g)}))
+
+    assert counts["drop_unused"] == 6
+    assert counts["merge_duplicates"] == 5
+    assert counts["fuse_linear_activation"] == 4
+
+
+def test_a_profile_switches_passes_off_in_a_session() -> None:
+    options = CompileOptions(profile=Profile("mine", without=("merge_duplicates",)), cache=False)
+
+    after = Session("cpu", options).optimise(two_maps())
+
+    assert [node.op for node in after].count("exp") == 2
+    plain = Session("cpu", CompileOptions(profile="plain", cache=False)).optimise(two_maps())
+    assert plain == two_maps()
+    assert set(PROFILES) >= {"fused", "split", "plain"}
+
+
+def test_a_broken_pass_is_named() -> None:
+    def forget_the_first(graph: Graph) -> Graph:
+        return replace(graph, nodes=graph.nodes[1:])
+
+    with pytest.raises(GraphError) as caught:
+        optimise(two_maps(), [PASSES["drop_unused"], forget_the_first])
+
+    assert str(caught.value).startswith(
+        "after pass `forget_the_first`: %0 is used before it is defined, in: %1"
+    )
+
+
+def test_a_pass_that_breaks_a_type_rule_is_named() -> None:
+    def transpose_weights(graph: Graph) -> Graph:
+        rewriter = Rewriter(graph)
+        rewriter.emit("matmul", graph.inputs[0], graph.inputs[0])
+        return rewriter.finish()
+
+    with pytest.raises(GraphError, match="after pass `transpose_weights`: `matmul`"):
+        optimise(two_maps(), [transpose_weights])
+
+
+def test_a_pass_that_fails_is_named() -> None:
+    def stumble(graph: Graph) -> Graph:
+        return {}[graph.name]  # type: ignore[no-any-return]  # fails
+
+    with pytest.raises(KeyError) as caught:
+        optimise(two_maps(), [stumble])
+
+    assert caught.value.__notes__ == ["  in pass `stumble`"]
+
+
+def test_a_result_that_nobody_reads_does_not_confuse_a_pass() -> None:
+    builder = Builder()
+    q, m = builder.input("q", "f32[M,8]"), builder.input("m", "f32[M,4]")
+    value = ops.linear(m, builder.param("wv", "f32[8,4]"))
+    ops.relu(
+        ops.linear(ops.attention(q, q, value, heads=1, scale=1.0), builder.param("w", "f32[8,8]"))
+    )
+    ops.attention(q, q, value, heads=1, scale=1.0)
+    graph = builder.finish(y=q)
+
+    for step in PASSES.values():
+        assert len(optimise(graph, [step])) == 0
+
+
+def test_a_pass_that_lies_about_a_type_is_named() -> None:
+    def widen(graph: Graph) -> Graph:
+        node = graph.nodes[0]
+        wide = replace(node, result=Value("0", TensorType((8, 8))))
+        return replace(graph, nodes=(wide, *graph.nodes[1:]))
+
+    with pytest.raises(GraphError, match="after pass `widen`: the type rule of `linear` gives"):
+        optimise(two_maps(), [widen])
+
+
+def test_names_of_the_rewriter_cannot_meet_names_of_a_graph() -> None:
+    builder = Builder()
+    x = builder.input("new.1", "f32[2,4]")
+    y = ops.relu(ops.linear(x, builder.param("new.2", "f32[4,4]")))
+    graph = builder.finish(y=y + x)
+
+    after = optimise(graph, passes_for("torch"))
+
+    assert [value.name for value in after.nodes[0].inputs] == ["new.1", "new.2"]
+
+
+def test_folded_params_do_not_take_a_name_that_is_there() -> None:
+    builder = Builder()
+    x = builder.input("x", "f32[2]")
+    first, second = builder.param("folded.0", "f32[2]"), builder.param("w", "f32[2]")
+    graph = builder.finish(y=x * first + ops.sin(second))
+
+    after, weights = fold_params(
+        graph, {"folded.0": np.ones(2, np.float32), "w": np.zeros(2, np.float32)}
+    )
+
+    assert [value.name for value in after.params] == ["folded.0", "folded.1"]
+    np.testing.assert_array_equal(weights["folded.0"], 1)
+    np.testing.assert_array_equal(weights["folded.1"], 0)
