@@ -53,9 +53,9 @@ def main() -> None:
         print(f"{arguments.model}, a .pt of {size:.0f} MB; medians of {arguments.rounds} processes")
         read = _median(path, Path(folder), "read", arguments.rounds)
         print(f"read                     {read['seconds']:6.2f} s  {read['megabytes']:6.0f} MB")
-        compiled = []
-        for i in range(arguments.rounds):
-            compiled.append(_run(path, Path(folder) / f"cache{i}", "compile"))
+        compiled = [
+            _run(path, Path(folder) / f"cache{i}", "compile") for i in range(arguments.rounds)
+        ]
         cold = sorted(compiled, key=lambda item: item["seconds"])[len(compiled) // 2]
         print(f"compile image encoder    {cold['seconds']:6.2f} s  {cold['megabytes']:6.0f} MB")
         warm = _median(path, Path(folder) / "cache0", "compile", arguments.rounds)

@@ -40,8 +40,11 @@ def drive(arguments: argparse.Namespace, jobs: list[str]) -> None:
     """Time the jobs, then each peer's memory in fresh processes that run one job."""
     peers = [_start(arguments, name) for name in ("samgraph", "torch")]
     times = compare(peers, jobs, arguments.rounds, arguments.kind)
-    print(f"{arguments.model}, {arguments.threads} threads, {arguments.kind}, {arguments.rounds} rounds")
-    print(f"{'graph':18} {'samgraph':>10} {'torch':>10} {'faster':>7} {'peak MB':>8} {'torch MB':>9}")
+    settings = f"{arguments.threads} threads, {arguments.kind}, {arguments.rounds} rounds"
+    print(f"{arguments.model}, {settings}")
+    print(
+        f"{'graph':18} {'samgraph':>10} {'torch':>10} {'faster':>7} {'peak MB':>8} {'torch MB':>9}"
+    )
     for peer in peers:
         peer.close()
     for job in jobs:
@@ -119,21 +122,27 @@ def serve_torch(model_name: str, threads: int) -> None:
     memory_position = torch.randn(28736, 1, 64)
     image, embedding = torch.randn(1, 3, 1024, 1024), torch.randn(1, 256, 64, 64)
     fine = [torch.randn(1, 32, 256, 256), torch.randn(1, 64, 128, 128)]
-    point = {
-        "point_coords": torch.full((1, 1, 2), 500.0),
-        "point_labels": torch.ones(1, 1, dtype=torch.int32),
-    }
-    mask, score = torch.randn(1, 1, 1024, 1024), torch.ones(1, 1)
+    points = (torch.full((1, 1, 2), 500.0), torch.ones(1, 1, dtype=torch.int32))
+    low, score = torch.randn(1, 1, 256, 256), torch.ones(1, 1)
+
+    def encode_memory() -> object:
+        """From the low-resolution mask, as our graph does; the reference enlarges it before."""
+        mask = torch.nn.functional.interpolate(low, (1024, 1024), mode="bilinear")
+        return model._encode_new_memory([flat], [(64, 64)], mask, score, False)
+
     flat = embedding.flatten(2).permute(2, 0, 1)
     serve(
         {
             "image_encoder": lambda: model.forward_image(image),
-            "decode": lambda: model._forward_sam_heads(
-                embedding, point, None, fine, multimask_output=True
+            "decode": lambda: model.sam_mask_decoder(
+                embedding,
+                model.sam_prompt_encoder.get_dense_pe(),
+                *model.sam_prompt_encoder(points, None, None),
+                multimask_output=True,
+                repeat_image=False,
+                high_res_features=fine,
             ),
-            "memory_encoder": lambda: model._encode_new_memory(
-                [flat], [(64, 64)], mask, score, False
-            ),
+            "memory_encoder": encode_memory,
             "memory_attention": lambda: model.memory_attention(
                 current, memory, position, memory_position, 64
             ),

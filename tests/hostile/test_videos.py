@@ -205,11 +205,12 @@ def test_playlists_and_addresses_are_refused_and_lead_nowhere(tmp_path: Path, go
         )
 
         with opened_in(tmp_path) as names:
-            paths = [*files, "elsewhere.mp4", *making.addresses(port)]
-            report = open_all(tmp_path, paths, good / "a.mp4")
+            paths = ["elsewhere.mp4", *files, *making.addresses(port)]
+            elsewhere, *report = open_all(tmp_path, paths, good / "a.mp4")
 
         with pytest.raises(BlockingIOError):
             server.accept()
+    assert elsewhere["error"] == "whole"  # its own samples: where it points is not looked at
     for line in report:
         assert line["error"] == line["skip"] == "VideoError", line
     assert names >= set(files) - {"script.vpy"}

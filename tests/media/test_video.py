@@ -210,14 +210,18 @@ def test_colours_follow_the_matrix_the_file_names(tmp_path: Path) -> None:
         assert np.abs(source.frame(0).astype(int) - green).max() <= 6
 
 
-def test_a_change_of_size_in_mid_stream_is_resized_to_the_first(tmp_path: Path) -> None:
+@pytest.fixture
+def growing(tmp_path: Path) -> Path:
+    """A clip whose last five frames are twice as high and wide as its first five."""
     small = make_video(tmp_path / "small.mkv", 5, gop=5, bframes=0)
     large_pictures = [picture(n).repeat(2, axis=0).repeat(2, axis=1) for n in range(5, 10)]
     large = make_video(tmp_path / "large.mkv", large_pictures, gop=5, bframes=0)
-    path = tmp_path / "both.mkv"
-    _join(path, small, large)
+    _join(tmp_path / "growing.mkv", small, large)
+    return tmp_path / "growing.mkv"
 
-    with open_frames(path) as source:
+
+def test_a_change_of_size_in_mid_stream_is_resized_to_the_first(growing: Path) -> None:
+    with open_frames(growing) as source:
         frames = all_frames(source)
 
         assert source.size_hw == (HEIGHT, WIDTH)
@@ -225,6 +229,11 @@ def test_a_change_of_size_in_mid_stream_is_resized_to_the_first(tmp_path: Path) 
         assert [number_in(frame) for frame in frames] == list(range(10))
         assert source.damage.resized == (5, 6, 7, 8, 9)
         assert not source.damage.is_damaged
+
+
+def test_a_frame_that_grows_beyond_the_limit_is_refused(growing: Path) -> None:
+    with pytest.raises(VideoError, match="160 x 96 pixels"):
+        open_frames(growing, max_pixels=2 * HEIGHT * WIDTH)
 
 
 def _join(path: Path, *parts: Path) -> None:

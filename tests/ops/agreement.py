@@ -13,17 +13,23 @@ from tests.tolerances import OP_BF16, OP_FP16, OP_FP32
 TOLERANCE = {"f32": OP_FP32, "f64": OP_FP32, "f16": OP_FP16, "bf16": OP_BF16}
 
 
-def disagreement(actual: Array, expected: Array) -> str | None:
-    """What is wrong with `actual`, in a sentence; None where it is right."""
+def disagreement(
+    actual: Array, expected: Array, tolerance: tuple[float, float] | None = None
+) -> str | None:
+    """What is wrong with `actual`, in a sentence; None where it is right.
+
+    `tolerance` is (absolute, relative); if not given, that of the dtype of `expected`.
+    """
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return f"{actual.dtype}{actual.shape} instead of {expected.dtype}{expected.shape}"
-    tolerance = TOLERANCE.get(dtype_of(expected))
-    if tolerance is None:
+    dtype = dtype_of(expected)
+    if dtype not in TOLERANCE:
         wrong = int(np.count_nonzero(actual != expected))
         return f"{wrong} of {expected.size} elements differ" if wrong else None
+    absolute, relative = tolerance or TOLERANCE[dtype]
     got, want = actual.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        near = np.abs(got - want) <= tolerance[0] + tolerance[1] * np.abs(want)
+        near = np.abs(got - want) <= absolute + relative * np.abs(want)
     right = near | (got == want) | (np.isnan(got) & np.isnan(want))
     if right.all():
         return None

@@ -393,4 +393,4 @@ def _their_features(
             num_frames=past.length,
             track_in_reverse=past.reverse,
         )
-    return {"embedding": np.array(features)}
+    return {"embedding": features.numpy()}

@@ -76,7 +76,7 @@ def test_with_a_limit_the_nearest_prompted_frames_are_read_and_others_count_as_t
     policy = ReferencePolicy(max_prompted=2)
 
     assert masks(policy, Moment(10), [0, 8, 9, 30], range(0)) == [(9, 6), (30, 6), (8, 1)]
-    assert pointers(policy, Moment(10), [0, 8, 9, 30], range(0)) == [(9, 1), (8, 2)]
+    assert pointers(policy, Moment(10), [0, 8, 9, 30], range(0)) == [(9, 1), (8, 2), (0, 10)]
 
 
 def test_with_a_stride_every_second_frame_is_read_and_the_last() -> None:

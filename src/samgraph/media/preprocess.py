@@ -141,8 +141,9 @@ def upscaled_blocks(
         _bilinear_blocks(n, size) for n, size in zip(logits.shape, size_hw, strict=True)
     )
     if above is not None:
-        higher = logits > above
-        rows, columns = _reaching(rows, higher.any(1)), _reaching(columns, higher.any(0))
+        higher = np.asarray(logits > above)
+        rows = _reaching(rows, np.asarray(higher.any(axis=1)))
+        columns = _reaching(columns, np.asarray(higher.any(axis=0)))
     if not rows or not columns:
         return
     used = slice(rows[0][1].start, rows[-1][1].stop)

@@ -74,8 +74,10 @@ class OpenVinoEngine:
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
         """Import what `export` gave."""
         before = _resident()
-        head, *blobs = split_export(data)
+        head, *blobs = split_export(data) or [data]
         plan = Plan.read(bytes(head))
+        if len(plan.stages) != len(blobs):
+            raise EngineError("a compiled graph is not whole", got=f"{len(blobs)} models")
         models = []
         for stage, blob in zip(plan.stages, blobs, strict=True):
             try:
