@@ -17,6 +17,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from tests.golden.components import record_components  # noqa: E402
 from tests.golden.configs import CONFIGS  # noqa: E402
 from tests.golden.image import record_image  # noqa: E402
+from tests.golden.quiet import record_quiet  # noqa: E402
 from tests.golden.reading import Golden  # noqa: E402
 from tests.golden.recording import Recorder  # noqa: E402
 from tests.golden.video import record_video  # noqa: E402
@@ -28,6 +29,7 @@ from tests.parity.reference import build_reference  # noqa: E402
 FILES: Mapping[str, tuple[str, int, Callable[[Any], Recorder]]] = {
     "components_test": ("test", 14, lambda model: record_components(model, CONFIGS["test"])),
     "components_test2": ("test2", 14, lambda model: record_components(model, CONFIGS["test2"])),
+    "quiet_test": ("test", 14, lambda model: record_quiet(model, CONFIGS["test"])),
     "image_test": ("test", 14, record_image),
     "video_test": ("test", 107, lambda model: record_video(model, "bfloat16")),
     "video_test_fp32mem": ("test", 100, lambda model: record_video(model, "float32")),

@@ -172,7 +172,27 @@ def _narrow_value(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
     return ops.linear(y, _weight(builder, 8, 8, dtype=x.dtype), late)
 
 
+def _through_the_middle(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
+    """Two linear maps in a row, the middle wide or narrow, read once or twice."""
+    bias = _weight(builder, 12, dtype=x.dtype) if flag(draw) else None
+    middle = ops.linear(x, _weight(builder, 12, _width(x), dtype=x.dtype), bias)
+    y = ops.linear(middle, _weight(builder, 4, 12, dtype=x.dtype))
+    return y + ops.reduce(middle, (-1,), how="max", keep=True) if flag(draw) else y
+
+
+def _pointwise(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
+    """One or two 1 x 1 convolutions of channels that stand last."""
+    C = _width(x)
+    image = ops.transpose(x.reshape(-1, 1, 1, C), 0, 3, 1, 2)
+    image = ops.conv2d(image, _weight(builder, 8, C, 1, 1, dtype=x.dtype))
+    if flag(draw):
+        image = ops.conv2d(image, _weight(builder, 8, 8, 1, 1, dtype=x.dtype))
+    return ops.sin(ops.transpose(image, 0, 2, 3, 1).reshape(*x.shape[:-1], 8))
+
+
 STEPS: tuple[Step, ...] = (
+    _through_the_middle,
+    _pointwise,
     _activation, _linear, _projections, _norm, _softmax, _arithmetic, _constants, _movement, _cut,
     _grow, _compare, _reduce, _best, _twice, _attention, _narrow_value,
 )  # fmt: skip

@@ -1,6 +1,8 @@
 """Sources that are not video files: folders, lists, arrays and iterators."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import samgraph
 from samgraph.errors import OptionError, VideoError
 from samgraph.media.frames import (
     Damage,
@@ -242,6 +245,29 @@ def test_frames_that_do_not_exist_are_errors(index: int) -> None:
 
     with pytest.raises(VideoError):
         source.frame(index)
+
+
+def test_one_image_is_not_a_video(tmp_path: Path) -> None:
+    write_image(tmp_path / "cat.jpg", picture(0))
+
+    with pytest.raises(VideoError, match=r"cat\.jpg. is one image, not a video"):
+        open_frames(tmp_path / "cat.jpg")
+
+
+def test_an_open_file_is_not_a_video(tmp_path: Path) -> None:
+    with (
+        (tmp_path / "a.mp4").open("wb+") as file,
+        pytest.raises(VideoError, match="not a video"),
+    ):
+        open_frames(file)
+
+
+def test_pyav_is_imported_only_when_a_video_is_opened() -> None:
+    names = "frames, prefetch, video, video_writer"
+    script = f"import sys; from samgraph.media import {names}; sys.exit('av' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(samgraph.__file__).parents[1])}
+
+    assert subprocess.run([sys.executable, "-c", script], env=environment).returncode == 0
 
 
 def test_a_window_must_hold_a_frame() -> None:

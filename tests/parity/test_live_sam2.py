@@ -107,6 +107,7 @@ PROMPTS = {
     "clicks": ([[(300.5, 400), (700, 20)], [(1023, 0), (512, 511)]], [[1, 0], [1, 1]]),
     "box": ([[(10, 20), (600, 900), (50, 60)], [(0, 0), (1024, 1024), (1, 2)]], [[2, 3, 0]] * 2),
     "nothing": ([[(0, 0)], [(9, 9)]], [[-1], [-1]]),
+    "absent": ([[(0, 0)], [(9, 9)]], [[-2], [-2]]),
 }
 
 
@@ -141,8 +142,11 @@ def decode(bench: Bench, prompt: str, mask: Array | None, *, multi: bool) -> Out
 def check_masks(theirs: Any, bench: Bench, prompt: str, mask: Array | None) -> None:
     """All four masks of the decoder."""
     xy, labels = PROMPTS[prompt]
-    coords, kinds = np.array(xy, np.float32), np.array(labels, np.int32)
-    sparse, dense = reference.prompt_encoder(theirs, coords, kinds, masks=mask)
+    points = (np.array(xy, np.float32), np.array(labels, np.int32))
+    if prompt == "absent":  # a mask alone, as the image predictor gives it
+        sparse, dense = reference.prompt_encoder(theirs, masks=mask)
+    else:
+        sparse, dense = reference.prompt_encoder(theirs, *points, masks=mask)
     wanted = reference.mask_decoder(
         theirs, *_in_order(features(bench.config, 2), sparse, dense), multimask=True
     )
@@ -174,13 +178,14 @@ def check_answer(theirs: Any, bench: Bench, prompt: str, mask: Array | None, mul
     assert_close(named, wanted, limits)
 
 
-@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("prompt", ["clicks", "box", "nothing"])
 def test_all_masks_agree(pair: Pair, prompt: str) -> None:
     check_masks(pair.theirs, pair.ours, prompt, None)
 
 
-def test_all_masks_agree_with_a_mask_prompt(pair: Pair) -> None:
-    check_masks(pair.theirs, pair.ours, "clicks", draw(5, 2, 1, 256, 256, scale=5))
+@pytest.mark.parametrize("prompt", ["clicks", "absent"])
+def test_all_masks_agree_with_a_mask_prompt(pair: Pair, prompt: str) -> None:
+    check_masks(pair.theirs, pair.ours, prompt, draw(5, 2, 1, 256, 256, scale=5))
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,37 @@ def simplify_movement_that_cancels() -> Graph:
     return builder.finish(y=same, z=ops.transpose(there, 2, 1, 0))
 
 
+@case("pointwise_to_linear")
+def pointwise_to_linear_in_a_row() -> Graph:
+    builder = Builder("pointwise")
+    x = builder.input("x", "f32[B,4,4,8]")
+    wide, narrow = builder.param("wide", "f32[32,8,1,1]"), builder.param("narrow", "f32[2,32,1,1]")
+    y = ops.conv2d(ops.transpose(x, 0, 3, 1, 2), wide, builder.param("bias", "f32[32]"))
+    other = ops.conv2d(y, builder.param("kernel", "f32[2,32,3,3]"))
+    return builder.finish(y=ops.conv2d(y, narrow), z=other)
+
+
+@case("merge_linears")
+def merge_linears_that_go_through_a_wide_middle() -> Graph:
+    builder = Builder("through")
+    x = builder.input("x", "f32[M,8]")
+    wide = ops.linear(x, builder.param("w1", "f32[32,8]"), builder.param("b1", "f32[32]"))
+    return builder.finish(y=ops.relu(ops.linear(wide, builder.param("w2", "f32[4,32]"))))
+
+
+@case("merge_linears")
+def merge_linears_leaves_a_narrow_middle_and_a_second_reader() -> Graph:
+    builder = Builder("narrow")
+    x = builder.input("x", "f32[M,8]")
+    thin = ops.linear(x, builder.param("w1", "f32[2,8]"))
+    wide = ops.linear(x, builder.param("w3", "f32[32,8]"))
+    return builder.finish(
+        y=ops.linear(thin, builder.param("w2", "f32[8,2]")),
+        z=ops.linear(wide, builder.param("w4", "f32[4,32]"))
+        + ops.reduce(wide, (1,), how="max", keep=True),
+    )
+
+
 @case("fuse_attention")
 def fuse_attention_with_scale_and_mask() -> Graph:
     builder = Builder("attention")

@@ -21,7 +21,13 @@ from samgraph.passes.specialise import specialise
 from tests.graph.random_graphs import arrays_for, graphs
 from tests.tolerances import ALGEBRAIC_PASS
 
-ALGEBRAIC = {"fuse_attention", "absorb_value_projection", "merge_projections"}
+ALGEBRAIC = {
+    "fuse_attention",
+    "absorb_value_projection",
+    "merge_projections",
+    "merge_linears",
+    "pointwise_to_linear",
+}
 SIZES = ({"B": 2, "M": 5}, {"B": 1, "M": 1})
 
 

@@ -193,17 +193,29 @@ def test_tracking_goes_on_where_it_stopped() -> None:
 
 def test_memories_that_were_let_go_are_made_again() -> None:
     """A run from the middle, long after the frames before it have been forgotten."""
-    whole, video = opened(12, results_mb=0), opened(12, archive_mb=0, results_mb=0)
+    whole, video = opened(24, results_mb=0), opened(24, archive_mb=0, results_mb=0)
     for one in (whole, video):
         one.add(frame=0, object=1, box=BOX)
         list(one.track())
-    counts = Counts(video)
+    counted, counts = Counts(whole), Counts(video)
 
-    found = lows(video.track(start=8, end=8))
-    expected = lows(whole.track(start=8, end=8))
+    found = lows(video.track(start=13, end=13))
+    expected = lows(whole.track(start=13, end=13))
 
     assert_alike(found, expected)
-    assert counts.look()[1] > 2
+    assert counted.look()[1] == 1
+    assert counts.look()[1] > 5
+
+
+def test_a_correction_far_back_reads_what_tracking_found_there() -> None:
+    whole, video = opened(24), opened(24, archive_mb=0.1, cache_mb=0)
+    corrected = []
+    for one in (whole, video):
+        one.add(frame=0, object=1, box=BOX)
+        list(one.track())
+        corrected.append(one.add(frame=12, object=1, points=[(40, 50)]).low_logits)
+
+    np.testing.assert_allclose(*corrected, atol=2e-3)
 
 
 def test_an_object_added_in_mid_run_is_tracked_from_the_next_frame_on() -> None:

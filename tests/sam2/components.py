@@ -149,6 +149,7 @@ PARTS: dict[str, Runner] = {
     },
     "decode:click": partial(decoder_parts.decode, "click"),
     "decode:all": partial(decoder_parts.decode, "all"),
+    "decode_prepared": decoder_parts.decode_prepared,
     **{f"heads:{case}": partial(decoder_parts.heads, case) for case in decoder_parts.HEADS},
     "mask_prompt": decoder_parts.mask_prompt,
     "memory_encoder": memory_parts.memory_encoder,

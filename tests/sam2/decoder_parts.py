@@ -90,6 +90,27 @@ def decode(group: str, golden: Golden, bench: Bench) -> Named:
         yield from ((f"dec_{case}_{name}", array) for name, array in found.items())
 
 
+def decode_prepared(golden: Golden, bench: Bench) -> Named:
+    """One image prepared, then every case without a mask at once."""
+    given = _inputs("all", golden, bench.config)
+    missing = bench.weights["no_mem_embed"].reshape(1, -1, 1, 1)
+    image = bench.graph(
+        "prepare_image",
+        embedding=golden.input("in_image_embed") - missing,
+        fine_0=golden.input("in_feat_s0"),
+        fine_1=golden.input("in_feat_s1"),
+    )
+    prompt = {name: given[name] for name in ("points", "labels")}
+    outputs = bench.graph("decode_prepared", **image, **prompt)
+    for case, place in _places("all", golden).items():
+        if "_mask_" in case:
+            continue
+        yield f"dec_{case}_all_masks", outputs["masks"][place]
+        yield f"dec_{case}_all_ious", outputs["ious"][place]
+        yield f"dec_{case}_stability", outputs["stability"][place]
+        yield f"dec_{case}_object_score", outputs["object_score"][place]
+
+
 def _uncovered(outputs: Outputs, seen: Array) -> Array:
     """The chosen masks without the rule for hidden objects, which must be exactly -1024."""
     chosen = np.argmax(outputs["ious"] == outputs["best_iou"], axis=1)
@@ -164,13 +185,11 @@ def _insides(
     wanted = has_mask.reshape(count, 1, 1, 1)
     image = embedding + ops.where(wanted, given, prompts.no_mask(encoder, config))
     sparse = prompts.points(encoder, config, points, labels)
-    start = mask_decoder.output_tokens(scope, config)
-    start = ops.expand(start, count, mask_decoder.OUTPUT_TOKENS, config.channels)
     positions = prompts.dense_positions(encoder, config)
     tokens, seen = two_way(
         scope / "transformer",
         config,
-        ops.concat([start, sparse], axis=1),
+        start_tokens(scope, config, sparse),
         to_tokens(image),
         positions,
         None,
@@ -190,6 +209,13 @@ def _insides(
         "best_iou": ops.gather(decoded.ious, best, 1, batch=1),
         "pointers": mask_decoder.pointer(at, config, decoded.tokens),
     }
+
+
+def start_tokens(at: Scope, config: Sam2Config, sparse: Tensor) -> Tensor:
+    """What the transformer starts from: the tokens of the answers, then the prompt."""
+    start = mask_decoder.output_tokens(at, config)
+    shape = (sparse.shape[0], mask_decoder.OUTPUT_TOKENS, config.channels)
+    return ops.concat([ops.expand(start, *shape), sparse], axis=1)
 
 
 def heads(case: str, golden: Golden, bench: Bench) -> Named:

@@ -8,6 +8,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from samgraph.compat.automatic import SAM2AutomaticMaskGenerator
+    from samgraph.compat.image import SAM2ImagePredictor, build_sam2, build_sam2_hf
     from samgraph.compat.video import (
         SAM2VideoPredictor,
         build_sam2_video_predictor,
@@ -16,13 +18,21 @@ if TYPE_CHECKING:
 
 # Name, and the module of this package it lives in; imported when it is first used.
 _NAMES = {
+    "SAM2AutomaticMaskGenerator": "automatic",
+    "SAM2ImagePredictor": "image",
     "SAM2VideoPredictor": "video",
+    "build_sam2": "image",
+    "build_sam2_hf": "image",
     "build_sam2_video_predictor": "video",
     "build_sam2_video_predictor_hf": "video",
 }
 
 __all__ = [
+    "SAM2AutomaticMaskGenerator",
+    "SAM2ImagePredictor",
     "SAM2VideoPredictor",
+    "build_sam2",
+    "build_sam2_hf",
     "build_sam2_video_predictor",
     "build_sam2_video_predictor_hf",
 ]

@@ -97,7 +97,8 @@ def _at(type: TensorType, bindings: Mapping[str, int]) -> TensorType:
 def _misfit(
     value: Value, shape: tuple[int, ...], bindings: Mapping[str, int] | None = None
 ) -> InputError:
-    where = ", ".join(f"{name}={size}" for name, size in sorted((bindings or {}).items()))
+    known = sorted((name, n) for name, n in (bindings or {}).items() if name in value.type.symbols)
+    where = ", ".join(f"{name}={size}" for name, size in known)
     return InputError(
         f"input `{value.name}` has the wrong shape",
         got=list(shape),

@@ -311,9 +311,10 @@ def open_frames(
         return FrameList(source, name="the array", on_damage=on_damage, max_pixels=pixels)
     if isinstance(source, list | tuple):
         return FrameList(source, on_damage=on_damage, max_pixels=pixels)
-    if isinstance(source, Iterable) and not isinstance(
+    is_other = isinstance(
         source, bytes | bytearray | memoryview | dict | set | frozenset | np.ndarray
-    ):
+    ) or hasattr(source, "read")
+    if isinstance(source, Iterable) and not is_other:
         return FrameIterator(source, window=cache_frames or WINDOW, max_pixels=pixels)
     array = isinstance(source, np.ndarray)
     raise VideoError(
@@ -340,7 +341,15 @@ def _open_path(
     from samgraph.media.video import MAX_FRAME_PIXELS, VideoFile
 
     limit = MAX_FRAME_PIXELS if max_pixels is None else max_pixels
-    return VideoFile(path, on_damage=on_damage, cache_frames=cache_frames, max_pixels=limit)
+    try:
+        return VideoFile(path, on_damage=on_damage, cache_frames=cache_frames, max_pixels=limit)
+    except VideoError as error:
+        if not os.path.isfile(path) or not _is_image(Path(path)):
+            raise
+        raise VideoError(
+            f"`{shown(path)}` is one image, not a video",
+            hint="give the folder of all frames, or a list of them",
+        ) from error
 
 
 def _image_files(folder: str | os.PathLike[str]) -> list[Path]:

@@ -61,7 +61,7 @@ class Decoder:
         """
         frames = int(self._stream.frames)
         if frames > 0 and "mp4" in self._container.format.name:
-            return len(self._stream.index_entries) or frames
+            return len(getattr(self._stream, "index_entries", ())) or frames
         return frames if frames > 0 else None
 
     def packet_list(self) -> PacketList:

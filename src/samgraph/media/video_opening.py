@@ -154,6 +154,6 @@ def _video_stream(av: ModuleType, container: Any, label: str, max_pixels: int) -
             hint=f"make it smaller, or pass `max_pixels={height * width:_}`",
         )
     for other in container.streams:
-        if other is not stream:
+        if other is not stream and hasattr(other, "discard"):  # older PyAV reads them for nothing
             other.discard = av.stream.Discard.all
     return stream

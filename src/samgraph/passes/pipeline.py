@@ -11,7 +11,9 @@ from samgraph.passes.fold_constants import fold_constants
 from samgraph.passes.fuse_attention import fuse_attention
 from samgraph.passes.fuse_linear_activation import fuse_linear_activation
 from samgraph.passes.merge_duplicates import merge_duplicates
+from samgraph.passes.merge_linears import merge_linears
 from samgraph.passes.merge_projections import merge_projections
+from samgraph.passes.pointwise_to_linear import pointwise_to_linear
 from samgraph.passes.simplify_movement import simplify_movement
 
 Pass = Callable[[Graph], Graph]
@@ -23,7 +25,9 @@ PASSES: dict[str, Pass] = {
         drop_unused,
         fold_constants,
         merge_duplicates,
+        pointwise_to_linear,
         simplify_movement,
+        merge_linears,
         fuse_attention,
         absorb_value_projection,
         fuse_linear_activation,

@@ -48,18 +48,28 @@ def prepare(core: Sam2Model, embedding: Embedding) -> Arrays:
 
 
 def decode_prepared(
-    core: Sam2Model, prepared: Arrays, prompts: PromptBatch, *, multimask: bool
+    core: Sam2Model,
+    prepared: Arrays,
+    prompts: PromptBatch,
+    *,
+    multimask: bool,
+    falls_back: bool = True,
 ) -> Answers:
     """Answers to points on one image."""
     parts = []
     for batch in split(prompts):
         out = core.run("decode_prepared", **prepared, points=batch.points, labels=batch.labels)
-        parts.append(choose(out, multimask=multimask))
+        parts.append(choose(out, multimask=multimask, falls_back=falls_back))
     return concatenate(parts)
 
 
 def decode(
-    core: Sam2Model, images: Sequence[Embedding], prompts: PromptBatch, *, multimask: bool
+    core: Sam2Model,
+    images: Sequence[Embedding],
+    prompts: PromptBatch,
+    *,
+    multimask: bool,
+    falls_back: bool = True,
 ) -> Answers:
     """Answers to prompts of any kind: `images` has one for each prompt, or one for all."""
     parts, start = [], 0
@@ -67,7 +77,7 @@ def decode(
         some = images if len(images) == 1 else images[start : start + len(batch)]
         start += len(batch)
         out = core.run("decode", **_inputs(core, some, batch, multimask=multimask))
-        parts.append(choose(out, multimask=multimask))
+        parts.append(choose(out, multimask=multimask, falls_back=falls_back))
     return concatenate(parts)
 
 
@@ -77,12 +87,15 @@ def split(prompts: PromptBatch, size: int = AT_ONCE) -> Iterator[PromptBatch]:
         yield prompts.part(start, start + size)
 
 
-def choose(out: Arrays, *, multimask: bool) -> Answers:
-    """Masks 1 to 3, or the one: mask 0, and the best of the others where that is unstable."""
+def choose(out: Arrays, *, multimask: bool, falls_back: bool = True) -> Answers:
+    """Masks 1 to 3, or the one: mask 0.
+
+    Where mask 0 is unstable, the best of the others takes its place, if the model `falls_back`.
+    """
     masks, ious, stability = out["masks"], out["ious"], out["stability"]
     if multimask:
         return Answers(masks[:, 1:], ious[:, 1:], stability[:, 1:])
-    steady = stability[:, 0] >= np.float32(STABILITY_WANTED)
+    steady = (stability[:, 0] >= np.float32(STABILITY_WANTED)) | (not falls_back)
     place = np.where(steady, 0, 1 + ious[:, 1:].argmax(1))
     row = np.arange(len(place))
     return Answers(*(array[row, place][:, None] for array in (masks, ious, stability)))

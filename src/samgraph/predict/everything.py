@@ -114,7 +114,8 @@ def segment_everything(
     name: str | None = None,
     max_pixels: int = MAX_PIXELS,
     progress: bool | Progress | None = None,
-    **settings: Any,
+    settings: EverythingSettings | None = None,
+    **named: Any,
 ) -> Everything:
     """Find masks for everything in an image.
 
@@ -125,13 +126,14 @@ def segment_everything(
         max_pixels: The most pixels accepted, told from the header.
         progress: A function of the points done and all points; True for a bar, False for none.
             Left out: a bar where there is a terminal.
-        settings: See `EverythingSettings`.
+        settings: What to look for and what to keep, all at once; or each by its name.
+        named: The fields of `EverythingSettings`: `points_per_side`, `pred_iou_thresh`, ...
 
     Raises:
         ImageError: The image cannot be read.
         OptionError: A setting does not exist or makes no sense.
     """
-    chosen = read_settings(settings)
+    chosen = read_settings(named) if settings is None else settings
     encoded = source if isinstance(source, EncodedImage) else None
     if encoded is None:
         pixels = read_image(source, max_pixels=max_pixels)
@@ -145,8 +147,11 @@ def segment_everything(
     with ExitStack() as stack:
         report = stack.enter_context(reporting(progress, picture.name, total))
         for crop in crops:
-            image = encoded if encoded is not None and crop is crops[0] else None
-            image = image or _encode_crop(core, picture, crop)
+            if encoded is None or crop is not crops[0]:
+                image = _encode_crop(core, picture, crop)
+                image.falls_back = encoded is None or encoded.falls_back
+            else:
+                image = encoded
             found += _search_crop(image, crop, picture.size_hw, chosen, report)
     if len(crops) > 1:
         found = judging.best_of_crops(found, chosen.crop_nms_thresh)

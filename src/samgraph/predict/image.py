@@ -25,8 +25,11 @@ from samgraph.sam2.model import Sam2Model
 class EncodedImage:
     """An image and what the encoder made of it. Safe to prompt from several threads."""
 
-    def __init__(self, core: Sam2Model, picture: Picture, embedding: Embedding) -> None:
+    def __init__(
+        self, core: Sam2Model, picture: Picture, embedding: Embedding, *, falls_back: bool = True
+    ) -> None:
         self.core, self.picture, self.embedding = core, picture, embedding
+        self.falls_back = falls_back  # to one of three masks where a single one is unstable
         self._prepared: decoding.Arrays | None = None
         self._lock = threading.Lock()
 
@@ -100,9 +103,10 @@ class EncodedImage:
 
     def answer(self, prompts: PromptBatch, *, multimask: bool) -> decoding.Answers:
         """What the decoder says to prompts that are ready for it."""
+        core, how = self.core, {"multimask": multimask, "falls_back": self.falls_back}
         if prompts.mask is None:
-            return decoding.decode_prepared(self.core, self.prepared, prompts, multimask=multimask)
-        return decoding.decode(self.core, [self.embedding], prompts, multimask=multimask)
+            return decoding.decode_prepared(core, self.prepared, prompts, **how)
+        return decoding.decode(core, [self.embedding], prompts, **how)
 
 
 def encode_image(

@@ -42,7 +42,11 @@ def save_video(video: Video, path: str | os.PathLike[str]) -> None:
     Raises:
         OutputError: The file cannot be written; an earlier one of that name stays.
     """
-    record = _record("video", video) | {"source": video.origin, "size_hw": list(video.size_hw)}
+    record = _record("video", video) | {
+        "source": video.origin,
+        "size_hw": list(video.size_hw),
+        "frames": video.source.length,
+    }
     _write(path, record, video.follower, {})
 
 
@@ -89,12 +93,13 @@ def _resumed_video(
     if source is None:
         raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
     video = open_video(core, source, **given)
-    if list(video.size_hw) != record["size_hw"] or video.length != record["length"]:
+    frames = video.source.length
+    if list(video.size_hw) != record["size_hw"] or frames != record["frames"]:
         height, width = record["size_hw"]
         raise CheckpointError(
             f"`{name}` belongs to another video",
-            got=f"{video.size_hw[1]} x {video.size_hw[0]}, {video.length} frames",
-            expected=f"{width} x {height}, {record['length']} frames",
+            got=f"{video.size_hw[1]} x {video.size_hw[0]}, {frames} frames",
+            expected=f"{width} x {height}, {record['frames']} frames",
         )
     video.position = int(record["position"])
     _restore(video.follower, record, tensors)

@@ -33,14 +33,20 @@ def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
     threads = options.chosen_threads
     reason = f"{name} on the cpu, {threads} thread{'s' * (threads > 1)}"
     if name == "reference":
+        if options.precision != "fp32":
+            _warn("the numpy reference computes in the graph's own dtypes")
         return Choice(engine, EngineOptions("fp32", 1), "the numpy reference, one thread: slow")
     if options.precision == "fp32":
         return Choice(engine, EngineOptions("fp32", threads), f"{reason}, fp32")
     allowed, why = _bf16_verdict(engine, memory)
     if allowed:
         return Choice(engine, EngineOptions("bf16", threads), f"{reason}, bf16: {why}")
-    warnings.warn(f"using fp32: {why}", SamgraphWarning, stacklevel=4)
+    _warn(why)
     return Choice(engine, EngineOptions("fp32", threads), f"{reason}, fp32: {why}")
+
+
+def _warn(why: str) -> None:
+    warnings.warn(f"using fp32: {why}", SamgraphWarning, stacklevel=5)
 
 
 def _bf16_verdict(engine: Engine, memory: Path | None) -> tuple[bool, str]:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,10 +72,8 @@ def _probe() -> float:
         )
     except (OSError, subprocess.TimeoutExpired):
         return -1.0
-    words = child.stdout.split()
-    if child.returncode != 0 or len(words) != 2 or words[0] != "gain":
-        return -1.0
-    return round(float(words[1]), 3)
+    found = re.fullmatch(r"gain (\d+\.\d+)\s*", child.stdout)
+    return round(float(found[1]), 3) if found and child.returncode == 0 else -1.0
 
 
 def _processor() -> str:

@@ -88,7 +88,7 @@ class OpenVinoEngine:
                 raise EngineError(
                     "OpenVINO could not read a compiled graph", got=first_line(error)
                 ) from error
-        return OpenVinoProgram(plan, models, max(0, _resident() - before))
+        return OpenVinoProgram(plan, models, max(0, _resident() - before), held=data)
 
 
 def _plan(graph: Graph, segments: list[Segment]) -> Plan:

@@ -71,8 +71,9 @@ class Stage:
 class OpenVinoProgram:
     """Compiled models that run one after another."""
 
-    def __init__(self, plan: Plan, models: Sequence[Any], grown: int) -> None:
+    def __init__(self, plan: Plan, models: Sequence[Any], grown: int, held: object = None) -> None:
         self._plan, self._grown = plan, grown
+        self._held = held  # the memory of the cache file, which restored models read in place
         self._stages = [Stage(part, model) for part, model in zip(plan.stages, models, strict=True)]
         made = {name for part in plan.stages for name in part.outputs}
         self._outputs: list[tuple[str, str, bool]] = []  # name, value, whether it must be copied

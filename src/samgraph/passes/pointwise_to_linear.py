@@ -1,0 +1,40 @@
+"""pointwise_to_linear: a 1 x 1 convolution of channels that stand last is a linear map.
+
+    %0 = transpose(%x, axes=(0,3,1,2))          %0 = reshape(%w, shape=(O,C))
+    %1 = conv2d(%0, %w, %b)              =>     %1 = linear(%x, %0, %b)
+    return y=%1                                 %2 = transpose(%1, axes=(0,3,1,2))
+                                                return y=%2
+
+The transposition moves behind it, where the next convolution or transposition can take it up.
+"""
+
+from samgraph.graph.graph import Graph, Node, Value
+from samgraph.passes.rewriter import Rewriter
+
+_CHANNELS_SECOND = (0, 3, 1, 2)
+
+
+def pointwise_to_linear(graph: Graph) -> Graph:
+    """Rewrite each 1 x 1 convolution whose image was transposed from channels last."""
+    rewriter = Rewriter(graph)
+    for node in graph:
+        moved = rewriter.maker(rewriter.new(node.inputs[0])) if _is_pointwise(node) else None
+        if moved is None or moved.op != "transpose" or moved.attributes["axes"] != _CHANNELS_SECOND:
+            rewriter.keep(node)
+            continue
+        rewriter.replace(node.result, _linear(rewriter, node, moved.inputs[0]))
+    return rewriter.finish()
+
+
+def _is_pointwise(node: Node) -> bool:
+    if node.op != "conv2d" or node.inputs[1].type.shape[2:] != (1, 1):
+        return False
+    plain = {"stride": (1, 1), "padding": (0, 0), "groups": 1}
+    return all(node.attributes[key] == value for key, value in plain.items())
+
+
+def _linear(rewriter: Rewriter, node: Node, x: Value) -> Value:
+    weight, *bias = (rewriter.new(value) for value in node.inputs[1:])
+    flat = rewriter.emit("reshape", weight, shape=weight.type.shape[:2])
+    y = rewriter.emit("linear", x, flat, *bias, exact=node.exact)
+    return rewriter.emit("transpose", y, exact=node.exact, axes=_CHANNELS_SECOND)
