@@ -78,10 +78,10 @@ def _constants(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
 def _movement(draw: Draw, _: Builder, x: Tensor) -> Tensor:
     """Transpose, perhaps there and back; split and join the last axis."""
     if flag(draw):
-        order = tuple(draw(st.permutations(range(len(x.shape)))))
-        y = ops.transpose(x, *order)
-        back = tuple(order.index(axis) for axis in range(len(order)))
-        x = ops.transpose(y, *back)
+        first, second = (draw(st.permutations(range(len(x.shape)))) for _ in range(2))
+        both = [first[axis] for axis in second]
+        back = tuple(both.index(axis) for axis in range(len(both)))
+        x = ops.transpose(ops.transpose(ops.transpose(x, *first), *second), *back)
     half = _width(x) // 2
     if half * 2 == _width(x) and isinstance(x.shape[-1], int):
         split = x.reshape(*x.shape[:-1], 2, half)

@@ -348,3 +348,9 @@ def cases(op: str, dtypes: tuple[DType, ...]) -> st.SearchStrategy[Case]:
         return CASES[op](draw, pick(draw, dtypes))
 
     return make()
+
+
+def batches(op: str, dtypes: tuple[DType, ...], size: int = 25) -> st.SearchStrategy[list[Case]]:
+    """Several uses at once, not one simple use many times: compiling costs more than running."""
+    drawn = st.lists(cases(op, dtypes), min_size=size, max_size=size)
+    return drawn.filter(lambda uses: len({str(case) for case in uses}) > size // 2)

@@ -20,6 +20,7 @@ Decomposition: TypeAlias = Callable[[Rewriter, Node], Value]
 _FOLDERS = {
     "reference": "samgraph.engines.reference",
     "openvino": "samgraph.engines.openvino",
+    "torch": "samgraph.engines.torch",
 }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samgraph.engines import Engine, EngineOptions, find_engine
-from samgraph.errors import EngineError, OptionError, SamgraphWarning
+from samgraph.errors import OptionError, SamgraphWarning
 from samgraph.runtime.options import CompileOptions
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -25,9 +25,7 @@ def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
     if device not in DEVICES:
         raise OptionError(f"there is no device `{device}`", expected=", ".join(DEVICES))
     if device == "cuda":
-        raise EngineError(
-            "no engine of this version runs on CUDA", hint='use device="cpu" or device="auto"'
-        )
+        return _choose_cuda(options)
     name = options.engine or "openvino"
     engine = find_engine(name)
     threads = options.chosen_threads
@@ -38,6 +36,9 @@ def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
         return Choice(engine, EngineOptions("fp32", 1), "the numpy reference, one thread: slow")
     if options.precision == "fp32":
         return Choice(engine, EngineOptions("fp32", threads), f"{reason}, fp32")
+    if name == "torch":
+        why = "products rounded to bf16 but computed in fp32, as on a GPU and no faster"
+        return Choice(engine, EngineOptions("bf16", threads), f"{reason}, bf16: {why}")
     allowed, why = _bf16_verdict(engine, memory)
     if allowed:
         return Choice(engine, EngineOptions("bf16", threads), f"{reason}, bf16: {why}")
@@ -47,6 +48,22 @@ def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
 
 def _warn(why: str) -> None:
     warnings.warn(f"using fp32: {why}", SamgraphWarning, stacklevel=5)
+
+
+def _choose_cuda(options: CompileOptions) -> Choice:
+    """The torch engine, which alone runs on a GPU."""
+    if options.engine not in (None, "torch"):
+        raise OptionError(
+            f"engine `{options.engine}` does not run on CUDA",
+            expected="torch",
+            hint='use device="cpu", or leave the engine to be chosen',
+        )
+    find_engine("torch")  # says what to install where it is missing
+    from samgraph.engines.torch import engine_on
+
+    engine = engine_on("cuda")
+    reason = f"torch on cuda, {options.precision}"
+    return Choice(engine, EngineOptions(options.precision, 1), reason)
 
 
 def _bf16_verdict(engine: Engine, memory: Path | None) -> tuple[bool, str]:

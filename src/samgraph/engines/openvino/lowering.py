@@ -174,16 +174,21 @@ def _nearest(symbols: SymbolTable, x: Output, axis: int, length: Dim, size: Dim)
 
 
 def _reduce(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    how, keep = _attribute(node, "how"), _attribute(node, "keep")
+    how = _attribute(node, "how")
     rank = node.inputs[0].type.rank
     axes = [axis % rank for axis in _attribute(node, "axes")]
     if how == "argmax":
         return _argmax(symbols, node, inputs[0], axes)
     total = getattr(opset15, f"reduce_{how}")
-    y = inputs[0]
-    for group in _neighbours(axes):  # a reduction over axes that lie apart has no fast kernel
-        y = total(y, _numbers(group), True)
-    return y if keep else opset15.reshape(y, symbols.shape(node.result.type.shape), False)
+    y, left = inputs[0], list(node.inputs[0].type.shape)
+    for run in reversed(_neighbours(axes)):
+        # A reduction over axes that lie apart has no fast kernel, and reductions in a row are
+        # joined to one; as the middle of three axes each run keeps its own.
+        front, middle, back = left[: run[0]], left[run[0] : run[-1] + 1], left[run[-1] + 1 :]
+        flat = tuple(product(tuple(part)) for part in (front, middle, back))
+        y = total(opset15.reshape(y, symbols.shape(flat), False), _numbers([1]), False)
+        left = [*front, *back]
+    return opset15.reshape(y, symbols.shape(node.result.type.shape), False)
 
 
 def _neighbours(axes: list[int]) -> list[list[int]]:

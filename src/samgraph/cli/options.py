@@ -1,0 +1,134 @@
+"""Options that commands share: which model, which files, and coordinates as people type them."""
+
+import glob
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from samgraph.errors import ImageError
+
+STREAM = "-"
+DEFAULT_MODEL = "sam2.1-tiny"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Numbers(click.ParamType):
+    """A fixed count of numbers with commas between, such as `500,375`."""
+
+    def __init__(self, *names: str) -> None:
+        self.name = ",".join(names)
+        self._count = len(names)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """The numbers in the text."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            numbers = ()
+        if len(numbers) != self._count or not all(map(math.isfinite, numbers)):
+            self.fail(f"`{value}` is not {self._count} numbers, as in {self.name}", param, ctx)
+        return numbers
+
+
+POINT = Numbers("X", "Y")
+BOX = Numbers("X0", "Y0", "X1", "Y1")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The model a command was told to use; loaded when it is needed."""
+
+    model: str
+    device: str
+    precision: str
+    threads: int | None
+    image_size: int | None
+
+    def load(self) -> Any:
+        """The model: a released one is downloaded once."""
+        from samgraph.predict.model import load
+
+        return load(
+            self.model,
+            device=self.device,
+            precision=self.precision,
+            threads=self.threads,
+            image_size=self.image_size,
+        )
+
+
+def model_options(function: Function) -> Callable[..., Any]:
+    """Adds --model and how to run it; the command gets them as `choice`, a `ModelChoice`."""
+
+    @click.option(
+        "--model",
+        default=DEFAULT_MODEL,
+        show_default=True,
+        metavar="NAME|PATH",
+        help="A model by name (`samgraph models` lists them), or a checkpoint.",
+    )
+    @click.option("--device", default="auto", show_default=True, help="Where to run: auto, cpu.")
+    @click.option(
+        "--precision",
+        default="fp32",
+        show_default=True,
+        type=click.Choice(["fp32", "bf16"]),
+        help="Of the image encoder; the decoder is always fp32.",
+    )
+    @click.option(
+        "--threads", type=click.IntRange(min=1), help="Cores to use; all of them if not said."
+    )
+    @click.option("--image-size", type=int, help="Input size, if not the model's own.")
+    @wraps(function)
+    def with_choice(
+        *args: Any,
+        model: str,
+        device: str,
+        precision: str,
+        threads: int | None,
+        image_size: int | None,
+        **kwargs: Any,
+    ) -> Any:
+        choice = ModelChoice(model, device, precision, threads, image_size)
+        return function(*args, choice=choice, **kwargs)
+
+    return with_choice
+
+
+def find_files(patterns: Iterable[str]) -> list[str]:
+    """The files that paths and patterns stand for, each once, in the order given.
+
+    A path that exists is taken as it is, stars and all; `-` is standard input. A pattern that fits
+    nothing is kept, so that it is told like any other file that cannot be read.
+    """
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        matches = [pattern]
+        if pattern != STREAM and not Path(pattern).exists() and glob.has_magic(pattern):
+            matches = sorted(glob.glob(pattern, recursive=True)) or [pattern]
+        found.update(dict.fromkeys(matches))
+    return list(found)
+
+
+def read_source(path: str) -> Any:
+    """What a path on the command line stands for: itself, or the bytes on standard input.
+
+    Raises:
+        ImageError: Standard input is empty.
+    """
+    if path != STREAM:
+        return path
+    data = click.get_binary_stream("stdin").read()
+    if not data:
+        raise ImageError("there is nothing on standard input", expected="an image")
+    return data

@@ -1,0 +1,157 @@
+"""Graphs evaluated with torch tensors, with gradients where torch records them.
+
+outputs = evaluate(graph, {**weights, "image": image})
+outputs["embedding"].square().mean().backward()
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch.utils.checkpoint import checkpoint as run_and_forget
+
+from samgraph.engines.protocol import Precision
+from samgraph.engines.torch.pieces import Piece, cut
+from samgraph.engines.torch.plan import Step, plan
+from samgraph.engines.torch.settings import plain_float32
+from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor
+from samgraph.errors import EngineError, InputError
+from samgraph.graph.binding import bind, check_lengths
+from samgraph.graph.graph import Graph, Literal, Value
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+def evaluate(
+    graph: Graph, values: Tensors, *, precision: Precision = "fp32", checkpoint: bool = False
+) -> dict[str, torch.Tensor]:
+    """Every output of a graph, given a tensor for every input and param, all on one device.
+
+    `values` may hold more than the graph reads: the weights of a whole model. With `checkpoint`,
+    gradients cost a second run of the nodes and far less memory. Use an `Evaluator` to run one
+    graph many times.
+    """
+    return Evaluator(graph, precision)(values, checkpoint=checkpoint)
+
+
+class Evaluator:
+    """A graph ready to be evaluated again and again; keeps its constants on each device it saw."""
+
+    def __init__(self, graph: Graph, precision: Precision = "fp32") -> None:
+        self.graph, self.steps = graph, plan(graph, precision)
+        self._read = (*graph.inputs, *graph.params)
+        self._outputs = {value.name for _, value in graph.outputs}
+        self._constants: dict[torch.device, dict[str, torch.Tensor]] = {}
+        self._checked: set[tuple[int, ...]] = set()  # lengths that were found to fit
+
+    def __call__(self, values: Tensors, *, checkpoint: bool = False) -> dict[str, torch.Tensor]:
+        """Every output, as `evaluate` gives it."""
+        device = self._check(values)
+        bindings = self._bind(values)
+        with plain_float32():
+            return self.run(values, bindings, device, checkpoint=checkpoint)
+
+    def run(
+        self,
+        values: Tensors,
+        bindings: Mapping[str, int],
+        device: torch.device,
+        *,
+        checkpoint: bool = False,
+    ) -> dict[str, torch.Tensor]:
+        """Every output of values that were checked before."""
+        memory = {**self.constants(device), **values}
+        if checkpoint and torch.is_grad_enabled():
+            for piece in cut(self.steps, self._outputs, bindings):
+                self._run_piece(piece, memory, bindings)
+        else:
+            self._walk(self.steps, bindings, memory)
+        return {
+            name: memory[value.name].to(TORCH_DTYPES[value.type.dtype])
+            for name, value in self.graph.outputs
+        }
+
+    def constants(self, device: torch.device) -> dict[str, torch.Tensor]:
+        """The graph's own arrays, sent to a device once."""
+        if device not in self._constants:
+            with torch.inference_mode(False):  # they may be read with gradients later
+                self._constants[device] = {
+                    node.result.name: to_tensor(literal.array, device)
+                    for node in self.graph
+                    if isinstance(literal := node.attributes.get("value"), Literal)
+                }
+        return self._constants[device]
+
+    def _walk(
+        self,
+        steps: tuple[Step, ...],
+        bindings: Mapping[str, int],
+        memory: dict[str, torch.Tensor],
+    ) -> None:
+        for step in steps:
+            try:
+                step.run(memory, bindings)
+            except RuntimeError as error:
+                full = isinstance(error, torch.OutOfMemoryError)
+                raise EngineError(
+                    f"torch could not run `{step.node.op}` of graph `{self.graph.name}`",
+                    got=str(error).strip().split("\n")[0],
+                    hint="smaller batches need less memory" if full else None,
+                ) from error
+
+    def _run_piece(
+        self, piece: Piece, memory: dict[str, torch.Tensor], bindings: Mapping[str, int]
+    ) -> None:
+        """Compute a piece without keeping what is inside it."""
+
+        def work(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            inside = dict(zip(piece.reads, tensors, strict=True))
+            self._walk(piece.steps, bindings, inside)
+            return tuple(inside[name] for name in piece.gives)
+
+        read = [memory[name] for name in piece.reads]
+        given = run_and_forget(work, *read, use_reentrant=False, preserve_rng_state=False)
+        memory.update(zip(piece.gives, given, strict=True))
+        for name in piece.done:
+            del memory[name]
+
+    def _check(self, values: Tensors) -> torch.device:
+        """Names, dtypes and devices, and the shapes of params; gives the one device."""
+        missing = [value.name for value in self._read if value.name not in values]
+        if missing:
+            raise InputError(
+                f"graph `{self.graph.name}` needs {len(missing)} tensors that were not given",
+                got=", ".join(missing[:3]),
+            )
+        for value in self._read:
+            _check_tensor(value, values[value.name])
+        for value in self.graph.params:
+            if tuple(values[value.name].shape) != value.type.shape:
+                raise _misfit(value, values[value.name], "shape")
+        devices = {values[value.name].device for value in self._read}
+        if len(devices) > 1:
+            names = ", ".join(sorted(map(str, devices)))
+            raise InputError("the tensors are on different devices", got=names, expected="one")
+        return devices.pop() if devices else torch.device("cpu")
+
+    def _bind(self, values: Tensors) -> dict[str, int]:
+        inputs = self.graph.inputs
+        bindings = bind(inputs, {value.name: tuple(values[value.name].shape) for value in inputs})
+        key = tuple(bindings.values())
+        if key and key not in self._checked:
+            check_lengths(self.graph, bindings)
+            self._checked.add(key)
+        return bindings
+
+
+def _check_tensor(value: Value, tensor: object) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise InputError(
+            f"`{value.name}` is not a torch tensor", got=type(tensor).__name__, expected=value.type
+        )
+    if tensor.dtype != TORCH_DTYPES[value.type.dtype]:
+        raise _misfit(value, tensor, "dtype")
+
+
+def _misfit(value: Value, tensor: torch.Tensor, what: str) -> InputError:
+    got = f"{tensor.dtype} {list(tensor.shape)}"
+    return InputError(f"tensor `{value.name}` has the wrong {what}", got=got, expected=value.type)
