@@ -12,6 +12,7 @@ from samgraph.errors import EngineError, OptionError
 from samgraph.graph import Builder, Graph
 from samgraph.graph.verifier import verify
 from samgraph.ops import OPS
+from tests.engines.present import ENGINES
 
 
 def test_an_unknown_engine_is_refused_by_name() -> None:
@@ -32,7 +33,7 @@ def test_an_engine_whose_library_is_missing_says_what_to_install(
         find_engine("openvino")
 
 
-@pytest.mark.parametrize("name", engine_names())
+@pytest.mark.parametrize("name", ENGINES)
 def test_an_engine_tells_its_name_version_and_what_it_lacks(name: str) -> None:
     engine = find_engine(name)
 

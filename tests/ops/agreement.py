@@ -59,7 +59,7 @@ def join(cases: Sequence[Case]) -> tuple[Graph, dict[str, Array], dict[str, Arra
 def run_on(engine: str, cases: Sequence[Case]) -> list[Array]:
     """The result of every case, all compiled as one graph."""
     graph, inputs, weights = join(cases)
-    options = CompileOptions(engine=engine, profile="plain", cache=False)
+    options = CompileOptions(engine=engine, profile="plain", threads=1, cache=False)
     results = Session("cpu", options).compile(graph, weights).run(inputs)
     return [results[f"case{number}"] for number in range(len(cases))]
 

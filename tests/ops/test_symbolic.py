@@ -161,7 +161,7 @@ def _graph(op: str, use: Use) -> Graph:
 
 
 def _compile(graph: Graph, engine: str) -> CompiledGraph:
-    return Session("cpu", CompileOptions(engine=engine, cache=False)).compile(graph)
+    return Session("cpu", CompileOptions(engine=engine, threads=1, cache=False)).compile(graph)
 
 
 def _run(compiled: CompiledGraph, inputs: Mapping[str, Array]) -> Array | str:

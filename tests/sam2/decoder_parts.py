@@ -76,7 +76,7 @@ def decode(group: str, golden: Golden, bench: Bench) -> Named:
     given["embedding"] = given["embedding"] - np.where(no_memory[:, None, None, None], missing, 0)
     outputs = bench.graph("decode", **given, no_memory=no_memory)
     seen = outputs["object_score"] > 0
-    best_mask, pointer = _uncovered(outputs, seen), outputs["pointer"]
+    best_mask, pointer = uncovered(outputs, seen), outputs["pointer"]
     for case, place in _places(group, golden).items():
         names = {"all_masks": "masks", "all_ious": "ious"}
         names |= {name: name for name in ("stability", "object_score")}
@@ -111,7 +111,7 @@ def decode_prepared(golden: Golden, bench: Bench) -> Named:
         yield f"dec_{case}_object_score", outputs["object_score"][place]
 
 
-def _uncovered(outputs: Outputs, seen: Array) -> Array:
+def uncovered(outputs: Outputs, seen: Array) -> Array:
     """The chosen masks without the rule for hidden objects, which must be exactly -1024."""
     chosen = np.argmax(outputs["ious"] == outputs["best_iou"], axis=1)
     raw = outputs["masks"][np.arange(len(chosen)), chosen][:, None]

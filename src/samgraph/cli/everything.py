@@ -1,6 +1,5 @@
 """`samgraph everything`: masks of everything in images."""
 
-from dataclasses import fields
 from typing import Any
 
 import click
@@ -72,12 +71,14 @@ _DEFAULT = EverythingSettings()
 )  # fmt: skip
 @click.option("--refine", "use_m2m", is_flag=True, help="Give each mask back to the model once.")
 @click.option("--single", is_flag=True, help="One mask a point instead of three.")
+@click.option("--separate", is_flag=True, help="A file for each mask, as png or cutout.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @output_options
 @model_options
 def command(
     images: tuple[str, ...],
     single: bool,
+    separate: bool,
     quiet: bool,
     choice: ModelChoice,
     wish: Wish,
@@ -87,12 +88,9 @@ def command(
 
     IMAGE may be a pattern, or - for standard input. The default grid is 32 x 32 points.
     """
-    named = {field.name for field in fields(EverythingSettings)}
-    settings = read_settings(
-        {k: v for k, v in given.items() if k in named} | {"multimask": not single}
-    )
+    settings = read_settings({**given, "multimask": not single})
     sources = find_files(images)
-    outputs = Outputs(wish, sources, "coco", all_masks=wish.format in ("coco", "sam", "polygons"))
+    outputs = Outputs(wish, sources, "coco", all_masks=separate)
     model = choice.load()
 
     def work(source: Any, name: str) -> Everything:

@@ -2,6 +2,7 @@
 
 import glob
 import math
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
@@ -18,7 +19,7 @@ DEFAULT_MODEL = "sam2.1-tiny"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
     """A fixed count of numbers with commas between, such as `500,375`."""
 
     def __init__(self, *names: str) -> None:
@@ -128,7 +129,7 @@ def read_source(path: str) -> Any:
     """
     if path != STREAM:
         return path
-    data = click.get_binary_stream("stdin").read()
+    data = sys.stdin.buffer.read()
     if not data:
         raise ImageError("there is nothing on standard input", expected="an image")
     return data

@@ -6,6 +6,7 @@ says so. What was done before an interruption is kept.
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from samgraph.formats.segment import SegmentedImage
 from samgraph.media.files import write_atomically
 from samgraph.predict import rendering
 from samgraph.predict.rendering import FORMATS, Look
-from samgraph.predict.segmentation import Segmentation
+from samgraph.predict.segmentation import Segmentation, numbered
 
 DONE, BAD_INPUT, DAMAGE = 0, 2, 3
 # Formats that hold many images in one file, and the file's name where only a folder is given.
@@ -124,6 +125,7 @@ class Outputs:
             _to_stdout(rendering.render(self.kind, suffix, result.picture, segments, wish.look))
             return []
         target = self._target(result.picture.name)
+        self._protect(target, len(segments))
         written = result.save(
             target,
             self.kind,  # type: ignore[arg-type]  # one of FORMATS, checked by click
@@ -157,7 +159,7 @@ class Outputs:
         return Path(f"{first}.json" if len(self._joined) == 1 else JOINED[self.kind])
 
     def _target(self, name: str) -> Path:
-        """The file for one image, which is neither an input nor that of another image."""
+        """The file for one image, which is not that of another."""
         suffix, stem = rendering.default_suffix(self.kind), Path(name).stem or "image"
         if self._folder is not None:
             target = _made(self._folder) / f"{stem}{suffix}"
@@ -165,14 +167,21 @@ class Outputs:
             target = Path(self.wish.out)
         else:
             target = Path(f"{stem}{_ENDINGS.get(self.kind, '')}{suffix}")
-        if os.path.realpath(target) in self._sources:
-            raise OutputError(
-                f"`{target}` is one of the images", hint="write to another folder with -o"
-            )
         if target in self._used:
             raise OutputError(f"`{target}` holds the result of another image", got=name)
         self._used[target] = name
         return target
+
+    def _protect(self, target: Path, count: int) -> None:
+        """Never write over an image that was given."""
+        files = [target]
+        if self.all_masks and self.kind in ("png", "cutout"):
+            files = [numbered(target, i) for i in range(1, count + 1)]
+        for file in files:
+            if os.path.realpath(file) in self._sources:
+                raise OutputError(
+                    f"`{file}` is one of the images", hint="write to another folder with -o"
+                )
 
 
 @dataclass
@@ -281,6 +290,5 @@ def _made(folder: Path) -> Path:
 
 
 def _to_stdout(data: bytes) -> None:
-    stream = click.get_binary_stream("stdout")
-    stream.write(data)
-    stream.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

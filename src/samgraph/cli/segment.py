@@ -10,6 +10,7 @@ from samgraph.errors import PromptError
 from samgraph.predict.mask_prompts import read_mask_file
 from samgraph.predict.result import Result
 
+AREA = click.IntRange(min=0)
 _EXAMPLES = """
 \b
 Examples:
@@ -29,9 +30,15 @@ Examples:
 @click.option(
     "--best/--all", "is_best", default=True, help="The best mask (the default), or all three."
 )
-@click.option("--fill-holes", type=click.IntRange(min=0), default=0, metavar="AREA")
-@click.option("--drop-specks", type=click.IntRange(min=0), default=0, metavar="AREA")
-@click.option("--smooth", type=click.IntRange(min=0), default=0, metavar="RADIUS")
+@click.option(
+    "--fill-holes", type=AREA, default=0, metavar="AREA", help="Fill holes of so many pixels."
+)
+@click.option(
+    "--drop-specks", type=AREA, default=0, metavar="AREA", help="Drop pieces of so many pixels."
+)
+@click.option(
+    "--smooth", type=AREA, default=0, metavar="RADIUS", help="Smooth edges over so many pixels."
+)
 @output_options
 @model_options
 def command(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samgraph.engines import Engine, EngineOptions, find_engine
-from samgraph.errors import OptionError, SamgraphWarning
+from samgraph.errors import EngineError, OptionError, SamgraphWarning
 from samgraph.runtime.options import CompileOptions
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -58,7 +58,14 @@ def _choose_cuda(options: CompileOptions) -> Choice:
             expected="torch",
             hint='use device="cpu", or leave the engine to be chosen',
         )
-    find_engine("torch")  # says what to install where it is missing
+    try:
+        find_engine("torch")
+    except EngineError as error:
+        raise EngineError(
+            "device `cuda` cannot be used here",
+            got=error.got,
+            hint='pip install samgraph[torch], or use device="cpu"',
+        ) from error
     from samgraph.engines.torch import engine_on
 
     engine = engine_on("cuda")

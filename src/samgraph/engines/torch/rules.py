@@ -59,9 +59,9 @@ def _gather(x: torch.Tensor, index: torch.Tensor, *, axis: int, batch: int) -> t
     rows = x.movedim(axis, batch).flatten(0, batch)  # batch axes and axis are one
     if batch:
         starts = torch.arange(math.prod(front), device=x.device) * length
-        places = places + starts.reshape(*front, *(1,) * len(named))
-    picked = rows.index_select(0, places.reshape(-1)).reshape(*index.shape, *rows.shape[1:])
-    shown = inside.reshape(*index.shape, *(1,) * (rows.ndim - 1))
+        places = places + starts.reshape([*front, *(1,) * len(named)])
+    picked = rows.index_select(0, places.reshape(-1)).reshape([*index.shape, *rows.shape[1:]])
+    shown = inside.reshape([*index.shape, *(1,) * (rows.ndim - 1)])
     y = picked.masked_fill(~shown, 0)
     moved = range(batch, batch + len(named))
     return y.movedim(tuple(moved), tuple(place + axis - batch for place in moved))

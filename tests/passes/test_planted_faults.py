@@ -1,0 +1,165 @@
+"""A mistake in a pass: the test that compares before and after, or the verifier, must see it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+
+from samgraph.errors import GraphError
+from samgraph.graph import Graph, Literal, Node, Value
+from samgraph.passes import PASSES, optimise
+from samgraph.passes.rewriter import Rewriter
+from tests.graph.random_graphs import graphs
+from tests.passes.test_meaning import change, weights_of
+from tests.tolerances import ALGEBRAIC_PASS
+
+
+def _spoiling(step: str, op: str, spoil: Callable[[Rewriter, Node], Value | None]) -> Any:
+    """The real pass, whose new nodes of kind `op` are then changed by `spoil`."""
+
+    def faulty(graph: Graph) -> Graph:
+        after = PASSES[step](graph)
+        old = {node.key for node in graph}
+        rewriter = Rewriter(after)
+        for node in after:
+            new = node.op == op and node.key not in old
+            changed = spoil(rewriter, node) if new else None
+            if changed is None:
+                rewriter.keep(node)
+            else:
+                rewriter.replace(node.result, changed)
+        return rewriter.finish()
+
+    return faulty
+
+
+def _emit(rewriter: Rewriter, node: Node, *inputs: Value, **changed: Any) -> Value:
+    new = [rewriter.new(value) for value in inputs]
+    return rewriter.emit(node.op, *new, exact=node.exact, **{**node.attributes, **changed})
+
+
+def _forget_bias(rewriter: Rewriter, node: Node) -> Value | None:
+    return _emit(rewriter, node, *node.inputs[:2]) if len(node.inputs) > 2 else None
+
+
+def _forget_mask(rewriter: Rewriter, node: Node) -> Value | None:
+    return _emit(rewriter, node, *node.inputs[:3]) if len(node.inputs) > 3 else None
+
+
+def _forget_scale(rewriter: Rewriter, node: Node) -> Value | None:
+    return _emit(rewriter, node, *node.inputs, scale=1.0)
+
+
+def _bias_as_it_was(_: Rewriter, node: Node) -> Value | None:
+    """The bias of the value goes behind the output map without passing through it."""
+    return node.inputs[0] if node.inputs[0].type == node.result.type else None
+
+
+def _another_activation(rewriter: Rewriter, node: Node) -> Value | None:
+    return _emit(rewriter, node, *node.inputs, activation="relu")
+
+
+def _first_columns(rewriter: Rewriter, node: Node) -> Value | None:
+    starts, ends = node.attributes["starts"], node.attributes["ends"]
+    if not (isinstance(starts, tuple) and isinstance(ends, tuple)) or starts[-1] == 0:
+        return None
+    width = ends[-1] - starts[-1]  # type: ignore[operator]  # both are ints here
+    return _emit(rewriter, node, *node.inputs, starts=(*starts[:-1], 0), ends=(*ends[:-1], width))
+
+
+def _round_constant(rewriter: Rewriter, node: Node) -> Value | None:
+    literal = node.attributes["value"]
+    if not isinstance(literal, Literal) or literal.array.dtype != np.float64:
+        return None
+    coarse = literal.array.astype(np.float32).astype(np.float64)
+    return rewriter.emit("constant", value=Literal(coarse))
+
+
+def _one_head(rewriter: Rewriter, node: Node) -> Value | None:
+    return _emit(rewriter, node, *node.inputs, heads=1) if node.attributes["heads"] != 1 else None
+
+
+def merge_without_looking(graph: Graph) -> Graph:
+    """Duplicates are found by op and inputs; attributes are forgotten."""
+    rewriter = Rewriter(graph)
+    known: dict[tuple[object, ...], Value] = {}
+    for node in graph:
+        result = rewriter.keep(node)
+        made = rewriter.maker(result)
+        key = (node.op, made.inputs if made else (), node.result.type)
+        rewriter.replace(node.result, known.setdefault(key, result))
+    return rewriter.finish()
+
+
+def compose_the_other_way(graph: Graph) -> Graph:
+    """Two transpositions become one, with the orders exchanged."""
+    rewriter = Rewriter(graph)
+    for node in graph:
+        rewriter.keep(node)
+        before = rewriter.maker(rewriter.new(node.inputs[0])) if node.inputs else None
+        if before is None or not before.op == node.op == "transpose":
+            continue
+        first, second = before.attributes["axes"], node.attributes["axes"]
+        order = tuple(second[axis] for axis in first)  # type: ignore[union-attr,index]  # tuples
+        rewriter.replace(node.result, rewriter.emit("transpose", before.inputs[0], axes=order))
+    return rewriter.finish()
+
+
+# name -> pass, and the difference that the real test allows
+IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
+    "absorbed bias forgotten": (
+        _spoiling("absorb_value_projection", "linear", _forget_bias),
+        ALGEBRAIC_PASS,
+    ),
+    "absorbed bias not projected": (
+        _spoiling("absorb_value_projection", "linear", _bias_as_it_was),
+        ALGEBRAIC_PASS,
+    ),
+    "fused attention without mask": (
+        _spoiling("fuse_attention", "attention", _forget_mask),
+        ALGEBRAIC_PASS,
+    ),
+    "fused attention without scale": (
+        _spoiling("fuse_attention", "attention", _forget_scale),
+        ALGEBRAIC_PASS,
+    ),
+    "fused attention with one head": (
+        _spoiling("fuse_attention", "attention", _one_head),
+        ALGEBRAIC_PASS,
+    ),
+    "projections cut at the wrong place": (
+        _spoiling("merge_projections", "slice", _first_columns),
+        ALGEBRAIC_PASS,
+    ),
+    "another activation": (
+        _spoiling("fuse_linear_activation", "linear", _another_activation),
+        0.0,
+    ),
+    "constants folded in float32": (
+        _spoiling("fold_constants", "constant", _round_constant),
+        0.0,
+    ),
+    "duplicates that differ": (merge_without_looking, 0.0),
+    "transpositions in the wrong order": (compose_the_other_way, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", sorted(IN_PASSES))
+def test_a_fault_in_a_pass_is_seen(name: str) -> None:
+    faulty, limit = IN_PASSES[name]
+    worst = [0.0]
+
+    @settings(max_examples=80, phases=[Phase.generate])
+    @given(graphs(dtype="f64", least=4))
+    def check(graph: Graph) -> None:
+        try:
+            after = optimise(graph, [faulty])
+        except GraphError:  # the verifier saw it
+            worst.append(np.inf)
+        else:
+            worst.append(change(graph, after, weights_of(graph)))
+
+    check()
+    assert max(worst) > limit
