@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from samgraph.formats import read_coco, read_labelme
+from samgraph.media.images import read_image
 from tests.cli.running import Outcome
 from tests.predict.pictures import encoded, picture
 
@@ -220,17 +221,15 @@ def test_empty_standard_input_is_told(folder: Path, samgraph: Command) -> None:
 def test_an_interruption_keeps_what_was_done(
     folder: Path, samgraph: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from samgraph.predict import image
-
-    read, calls = image.read_image, []
+    calls: list[object] = []
 
     def interrupted(*args: object, **kwargs: object) -> object:
         calls.append(args)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return read(*args, **kwargs)  # type: ignore[arg-type]  # what it was given
+        return read_image(*args, **kwargs)  # type: ignore[arg-type]  # what it was given
 
-    monkeypatch.setattr(image, "read_image", interrupted)
+    monkeypatch.setattr("samgraph.predict.image.read_image", interrupted)
 
     done = samgraph("segment", "a.png", "b.png", "--point", "40,50", "-o", "all.json")
 

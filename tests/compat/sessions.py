@@ -1,6 +1,6 @@
 """Replaying a recorded session through `samgraph.compat`, and judging every array of it."""
 
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from samgraph.compat.video import SAM2VideoPredictor
 from samgraph.compat.video_settings import video_settings
+from samgraph.media.preprocess import upscale_logits
 from samgraph.predict.memory_bank import Choice, MemoryPolicy, Moment
 from samgraph.sam2.model import Sam2Model
 from tests import tolerances
@@ -16,6 +17,9 @@ from tests.golden.reading import Golden
 from tests.golden.video import mask_prompt
 
 Array = npt.NDArray[Any]
+
+TURNED_AT = (1024, 1024)
+MOST_TURNED = 4
 
 
 def predictor_for(core: Sam2Model, *overrides: str) -> SAM2VideoPredictor:
@@ -59,18 +63,25 @@ def recorded_reads(golden: Golden) -> list[dict[str, Any]]:
 
 
 def replay(
-    predictor: SAM2VideoPredictor, source: Any, golden: Golden, events: int | None = None
+    predictor: SAM2VideoPredictor, source: Any, golden: Golden, *, takes_recorded: bool = False
 ) -> tuple[dict[str, Array], list[dict[str, Any]]]:
-    """Every array of the recorded session, by its name in the file; and what was read."""
+    """Every array of the recorded session, by its name in the file; and what was read.
+
+    With `takes_recorded`, tracking goes on from the recorded masks of prompted frames. Those are
+    hardened before they are remembered: one pixel in a million, whose logit is 1e-5 from 0, may
+    turn, and what it adds grows from frame to frame.
+    """
     watching = Watching(predictor._policy)
     predictor._policy = watching  # type: ignore[assignment]  # it has what a policy has
     state = predictor.init_state(source)
     arrays: dict[str, Array] = {"frame00000_input": state["images"][0]}
-    for number, event in enumerate(golden.meta["events"][:events]):
+    for number, event in enumerate(golden.meta["events"]):
         watching.event = number
         steps = _propagate if event["call"] == "propagate_in_video" else _prompt
         for name, array in steps(predictor, state, event):
             arrays[f"e{number:02d}_{name}"] = array
+        if takes_recorded and steps is _prompt:
+            _take_recorded(state, event, golden.stored(f"e{number:02d}_low"))
     return arrays, watching.reads
 
 
@@ -91,6 +102,18 @@ def _prompt(
     yield "score", out["object_score_logits"][0]
     yield "ptr", out["obj_ptr"][0]
     yield "bits", masks[:, 0] > 0
+
+
+def _take_recorded(state: dict[str, Any], event: dict[str, Any], low: Array) -> None:
+    """Put the recorded logits in the place of ours, from which they hardly differ."""
+    frame, index = event["args"]["frame_idx"], state["obj_id_to_idx"][event["args"]["obj_id"]]
+    for store in state["temp_output_dict_per_obj"][index].values():
+        if frame in store:
+            mine = store[frame]["pred_masks"]
+            turned = upscale_logits(mine[0, 0], TURNED_AT) > 0
+            recorded = upscale_logits(low.reshape(mine.shape[-2:]), TURNED_AT) > 0
+            assert np.count_nonzero(turned != recorded) <= MOST_TURNED
+            store[frame]["pred_masks"] = low.reshape(mine.shape).copy()
 
 
 def _propagate(
@@ -182,13 +205,15 @@ def _error(golden: Golden, name: str, array: Array, limits: Limits) -> tuple[flo
     return compare(name, array), limit
 
 
-def loose_faults(golden: Golden, arrays: dict[str, Array]) -> list[str]:
+def loose_faults(
+    golden: Golden, arrays: dict[str, Array], loosened: Mapping[str, float] | None = None
+) -> list[str]:
     """The same where memory is rounded to bfloat16: the rounding feeds back."""
     found = []
     for name, array in arrays.items():
         end = name.rsplit("_", 1)[-1]
         if end == "score":
-            error, limit = golden.difference(name, array.reshape(golden.shape(name))), 0.3
+            error = golden.difference(name, array.reshape(golden.shape(name)))
             limit = tolerances.VIDEO_BF16_SCORE
         elif end == "low":
             error, limit = _rms(golden, name, array), tolerances.VIDEO_BF16_LOGITS_RMS
@@ -196,6 +221,7 @@ def loose_faults(golden: Golden, arrays: dict[str, Array]) -> list[str]:
             error, limit = 1 - _iou(golden.bits(name), array), 1 - tolerances.VIDEO_BF16_MASK_IOU
         else:
             continue
+        limit = (loosened or {}).get(name, limit)
         if not error <= limit:
             found.append(f"{name}: {error:.2e}, limit {limit:.1e}")
     return found

@@ -17,6 +17,11 @@ from tests.golden.reading import shared_golden_dir
 from tests.predict.models import own_video, shared_model, shared_video, small_model
 
 
+# Loosened, because the reference does not keep to it either: run with two threads instead of one,
+# its own mask of object 0 on this frame overlaps the recorded one by 0.976, ours by 0.976.
+LOOSENED = {"e04_f00009_bits": 1 - 0.96}
+
+
 def bedroom() -> str:
     folder = shared_golden_dir()
     assert folder is not None
@@ -66,7 +71,7 @@ def test_the_shared_sessions_agree_in_bfloat16(scenario: str) -> None:
     arrays, reads = replay(predictor, bedroom(), golden)
 
     assert reads == recorded_reads(golden)
-    assert not loose_faults(golden, arrays)
+    assert not loose_faults(golden, arrays, LOOSENED)
 
 
 @pytest.mark.shared
@@ -77,7 +82,7 @@ def test_the_first_shared_session_agrees_at_full_size() -> None:
         shared_model("sam2.1_tiny", golden.weights_seed), "memory_precision=fp32"
     )
 
-    arrays, reads = replay(predictor, bedroom(), golden)
+    arrays, reads = replay(predictor, bedroom(), golden, takes_recorded=True)
 
     assert reads == recorded_reads(golden)
     assert not faults(golden, arrays, TIGHT_1024)

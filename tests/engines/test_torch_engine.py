@@ -218,8 +218,12 @@ def test_a_second_run_gives_the_same_bits() -> None:
         np.testing.assert_array_equal(found, second[name])
 
 
+@pytest.mark.parametrize("at_once", [1, 65_535])
 @pytest.mark.parametrize("device", devices())
-def test_attention_over_many_keys_with_narrow_values(device: str) -> None:
+def test_attention_over_many_keys_with_narrow_values(
+    device: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samgraph.engines.torch.products.MOST_AT_ONCE", at_once)
     builder = Builder("narrow")
     q, k = builder.input("q", "f32[2,100,64]"), builder.input("k", "f32[2,3000,64]")
     v, mask = builder.input("v", "f32[2,3000,16]"), builder.input("mask", "f32[2,1,1,3000]")

@@ -6,6 +6,7 @@ moving at once, so that no element can be wrong unseen.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,8 @@ def wrong_slopes(op: str, device: str = "cpu") -> list[str]:
 
 
 def has_right_slopes(case: Case, device: str, rng: np.random.Generator) -> bool:
+    if case.op == "sqrt":  # at zero its slope is infinite
+        case = replace(case, arrays=tuple(x + 0.1 for x in case.arrays))
     shape = OPS[case.op].reference(*case.arrays, **case.attributes).shape
     weight = rng.standard_normal(shape)
     found = gradients(case, weight, device)

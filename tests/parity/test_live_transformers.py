@@ -134,29 +134,33 @@ def _arrays(frame: dict[str, Any]) -> dict[str, Array]:
 def follow(bench: Bench, t: int, memories: list[Array], pointers: list[Array]) -> Outputs:
     """Frame t from the memories [HW, 64] and pointers [1, 256] of all frames before it."""
     maps = bench.graph("image_encoder", image=video_frames()[t : t + 1])
-    embedding = maps["embedding"]
     if t == 0:
-        found = decode(bench, maps, CLICK, no_memory=True)
-    else:
-        order = [0, *range(t - 1, 0, -1)]  # the prompted frame, then the nearest first
-        times = [t, *range(1, t)]
-        remembered = bench.graph(
-            "memory_attention",
-            embedding=embedding,
-            memory=np.stack(memories)[None],
-            slots=np.array([[6, *range(t - 2, -1, -1)]]),
-            pointers=np.stack([pointers[i] for i in order], axis=1),
-            pointer_times=np.array([times], np.float32) / np.float32(FRAMES - 1),
-        )
-        found = decode(bench, maps | remembered, NOTHING, no_memory=False)
+        return decode(bench, maps, CLICK, no_memory=True)
+    order = [0, *range(t - 1, 0, -1)]  # the prompted frame, then the nearest first
+    times = [t, *range(1, t)]
+    remembered = bench.graph(
+        "memory_attention",
+        embedding=maps["embedding"],
+        memory=np.stack(memories)[None],
+        slots=np.array([[6, *range(t - 2, -1, -1)]]),
+        pointers=np.stack([pointers[i] for i in order], axis=1),
+        pointer_times=np.array([times], np.float32) / np.float32(FRAMES - 1),
+    )
+    return decode(bench, maps | remembered, NOTHING, no_memory=False)
+
+
+def remember(bench: Bench, t: int, mask: Array, score: Array) -> Array:
+    """The memory [HW, 64] of frame t with this mask [1, 1, 256, 256]."""
+    maps = bench.graph("image_encoder", image=video_frames()[t : t + 1])
     memory = bench.graph(
         "memory_encoder",
-        embedding=embedding,
-        mask=found["best_mask"],
-        object_score=found["object_score"],
+        embedding=maps["embedding"],
+        mask=mask,
+        object_score=score,
         binary=np.array([t == 0]),
     )
-    return found | {"memory": memory["memory"][0]}
+    first: Array = memory["memory"][0]
+    return first
 
 
 def test_each_frame_agrees_from_the_same_memories(
@@ -175,7 +179,9 @@ def test_each_frame_agrees_from_the_same_memories(
         score = wanted["object_score_logits"].reshape(1, 1)
         limit = tolerances.VIDEO_SCORE_1024
         assert_close(f"{t} score", found["object_score"], score, limit, 1.0)
-        assert_close(f"{t} memory", found["memory"], memories[t], BF16_ROUNDING)
+        # From the library's mask: hardened, a logit near zero may fall on either side.
+        memory = remember(ours, t, wanted["pred_masks"], score)
+        assert_close(f"{t} memory", memory, memories[t], BF16_ROUNDING)
 
 
 def test_a_video_agrees_from_its_own_memories(
@@ -185,7 +191,8 @@ def test_a_video_agrees_from_its_own_memories(
     pointers: list[Array] = []
     for t in range(FRAMES):
         found = follow(ours, t, memories, pointers)
-        rounded = torch.from_numpy(found["memory"]).bfloat16().float().numpy()
+        memory = remember(ours, t, found["best_mask"], found["object_score"])
+        rounded = torch.from_numpy(memory).bfloat16().float().numpy()
         memories, pointers = [*memories, rounded], [*pointers, found["pointer"]]
 
         wanted = tracked[t]["pred_masks"][0]

@@ -42,6 +42,7 @@ def test_every_mask_passed_every_test(found: Everything) -> None:
 
 def test_a_mask_is_what_its_point_gives(found: Everything) -> None:
     for segment in found:
+        assert segment.score is not None
         result = encoded().predict(points=[segment.point_xy])
         place = int(np.abs(result.scores - segment.score).argmin())
         assert result.scores[place] == pytest.approx(segment.score, abs=1e-5)
@@ -106,7 +107,7 @@ def test_masks_can_be_given_back_to_the_model() -> None:
         encoded().predict(points=[refined[0].point_xy], mask=one.logits, multimask=False)
         for one in first
     ]
-    assert min(abs(one.scores[0] - refined[0].score or 0) for one in again) < 1e-4
+    assert min(abs(one.scores[0] - refined.scores[0]) for one in again) < 1e-4
 
 
 def test_one_mask_a_point_and_own_points() -> None:

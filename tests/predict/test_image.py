@@ -23,7 +23,7 @@ GOLDEN = golden("image_test")
 
 def arguments(case: dict[str, Any], image: EncodedImage, fed_back: Any = None) -> dict[str, Any]:
     """What the reference was given, in our words."""
-    box = case.get("box")
+    box = case.get("box", ())
     given = {
         "points": case.get("point_coords"),
         "labels": case.get("point_labels"),

@@ -190,7 +190,7 @@ def test_sam_dicts_hold_the_masks() -> None:
     result = drawn()
 
     for mode in ("binary_mask", "uncompressed_rle", "coco_rle"):
-        dicts = result.to_sam_dicts(mode)  # type: ignore[arg-type]  # a tuple of literals
+        dicts = result.to_sam_dicts(mode)
         again = from_sam_dicts(dicts)
         assert all(np.array_equal(a.mask, b) for a, b in zip(again, result.masks, strict=True))
         assert [d["predicted_iou"] for d in dicts] == pytest.approx([0.5, 0.9, 0.25])

@@ -193,7 +193,9 @@ class Builder:
             error.add_note(f"  at:       {_author()}")
             raise
         result = Value(str(len(self._nodes)), type)
-        self._nodes.append(Node(op, values, kept, result, self._exact))
+        node = Node(op, values, kept, result, self._exact)
+        node.mark_checked()
+        self._nodes.append(node)
         return Tensor(self, result)
 
     def finish(self, outputs: Mapping[str, Tensor] | None = None, /, **named: Tensor) -> Graph:

@@ -86,6 +86,20 @@ class Node:
     attributes: Mapping[str, Attribute]
     result: Value
     exact: bool = False
+    _symbols: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def symbols_if_checked(self) -> frozenset[str] | None:
+        """The symbols it uses, once its type was found right; a node never changes after that."""
+        return self._symbols
+
+    def mark_checked(self) -> frozenset[str]:
+        """Note that the type of the result is what the type rule gives."""
+        dims = [dim for value in self.attributes.values() for dim in dims_of(value)]
+        named = (dim.symbols for dim in dims if isinstance(dim, Expr))
+        found = self.result.type.symbols.union(*named)
+        object.__setattr__(self, "_symbols", found)
+        return found
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -104,7 +118,9 @@ class Graph:
     params: tuple[Value, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[tuple[str, Value], ...]
-    _cache: dict[str, object] = field(default_factory=dict, compare=False, repr=False, hash=False)
+    _cache: dict[str, object] = field(
+        default_factory=dict, init=False, compare=False, repr=False, hash=False
+    )
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
@@ -155,6 +171,14 @@ class Graph:
         if made is None:
             made = self._cache["producers"] = {node.result.name: node for node in self.nodes}
         return made  # type: ignore[return-value]  # the cache holds what its key says
+
+    def is_verified(self) -> bool:
+        """Whether `verify` found nothing wrong with it before."""
+        return "verified" in self._cache
+
+    def mark_verified(self) -> None:
+        """Note that `verify` found nothing wrong."""
+        self._cache["verified"] = True
 
     def use_counts(self) -> dict[str, int]:
         """How often each value is read, outputs included."""

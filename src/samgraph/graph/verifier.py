@@ -10,13 +10,14 @@ from collections.abc import Collection
 
 from samgraph.errors import GraphError, SamgraphError
 from samgraph.graph.binding import solvable_symbols
-from samgraph.graph.dims import Expr
-from samgraph.graph.graph import Graph, Node, Value, check_name, dims_of
+from samgraph.graph.graph import Graph, Node, Value, check_name
 from samgraph.graph.registry import infer
 
 
 def verify(graph: Graph, legal: Collection[str] | None = None) -> None:
     """Raise `GraphError` when `graph` breaks a rule, or uses an op that is not `legal`."""
+    if legal is None and graph.is_verified():
+        return
     known: dict[str, Value] = {}
     _check_names(graph)
     for value in (*graph.inputs, *graph.params):
@@ -38,6 +39,7 @@ def verify(graph: Graph, legal: Collection[str] | None = None) -> None:
     for name, value in graph.outputs:
         if known.get(value.name) != value:
             raise GraphError(f"the output {name}=%{value.name} is never defined")
+    graph.mark_verified()
 
 
 def show(node: Node) -> str:
@@ -72,18 +74,24 @@ def _check_node(node: Node, known: dict[str, Value], symbols: frozenset[str]) ->
     for value in node.inputs:
         if value.name not in known:
             raise GraphError(f"%{value.name} is used before it is defined, in: {show(node)}")
-        if known[value.name] != value:
+        if known[value.name] is not value and known[value.name] != value:
             raise GraphError(f"%{value.name} is used with another type, in: {show(node)}")
     if node.result.name in known:
         raise GraphError(f"%{node.result.name} is defined twice, in: {show(node)}")
+    used = node.symbols_if_checked
+    if used is None:
+        used = _check_type(node)
+    if not used <= symbols:
+        unknown = sorted(used - symbols)[0]
+        raise GraphError(f"no input tells the value of `{unknown}`, in: {show(node)}")
+
+
+def _check_type(node: Node) -> frozenset[str]:
+    """Run the type rule, once for each node: passes keep most of them as they are."""
     try:
         expected = infer(node.op, tuple(value.type for value in node.inputs), node.attributes)
     except SamgraphError as error:
         raise GraphError(f"{error}\n  in: {show(node)}") from error
     if expected != node.result.type:
         raise GraphError(f"the type rule of `{node.op}` gives {expected}, in: {show(node)}")
-    dims = [dim for value in node.attributes.values() for dim in dims_of(value)]
-    used = expected.symbols.union(*(dim.symbols for dim in dims if isinstance(dim, Expr)))
-    if used - symbols:
-        unknown = sorted(used - symbols)[0]
-        raise GraphError(f"no input tells the value of `{unknown}`, in: {show(node)}")
+    return node.mark_checked()

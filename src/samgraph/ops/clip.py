@@ -23,7 +23,7 @@ def infer(x: TensorType, *, low: float, high: float) -> TensorType:
 def reference(x: Array, *, low: float, high: float) -> Array:
     """Element by element."""
     y: Array = np.clip(x, x.dtype.type(low), x.dtype.type(high))
-    return y
+    return y.astype(x.dtype)
 
 
 register("clip", infer=infer, reference=reference, meaning=__doc__)

@@ -28,8 +28,9 @@ def broadcast(op: str, *types: TensorType) -> Shape:
 
 def same_dtype(op: str, *types: TensorType) -> None:
     """All inputs must have one dtype: nothing is converted silently."""
-    given = ", ".join(map(str, types))
-    expect(len({t.dtype for t in types}) == 1, op, "dtypes differ", got=given, want="one dtype")
+    if len({type.dtype for type in types}) != 1:
+        given = ", ".join(map(str, types))
+        raise ShapeError(f"`{op}`: dtypes differ", got=given, expected="one dtype")
 
 
 def need_float(op: str, *types: TensorType) -> None:

@@ -1,10 +1,13 @@
 """The tool passes are written with: copies a graph node by node, with replacements."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import is_
 
 from samgraph.graph.graph import Attribute, Graph, Literal, Node, Value
 from samgraph.graph.registry import infer
 from samgraph.graph.types import Array
+
+Outputs = tuple[tuple[str, Value], ...]
 
 
 class Rewriter:
@@ -41,24 +44,25 @@ class Rewriter:
         """Append a new node, whose inputs are values of the new graph."""
         type = infer(op, tuple(value.type for value in inputs), attributes)
         self._count += 1  # no declared name has a `~`
-        return self._append(Node(op, inputs, attributes, Value(f"~{self._count}", type), exact))
+        node = Node(op, inputs, attributes, Value(f"~{self._count}", type), exact)
+        node.mark_checked()
+        return self._append(node)
 
     def keep(self, node: Node) -> Value:
         """Copy a node of the old graph, reading what its inputs have become."""
-        inputs = tuple(self.new(value) for value in node.inputs)
-        return self._append(Node(node.op, inputs, node.attributes, node.result, node.exact))
+        inputs = tuple(self._moved.get(value.name, value) for value in node.inputs)
+        return self._append(with_values(node, inputs, node.result))
 
     def replace(self, old: Value, new: Value) -> None:
         """From now on, `new` stands for the old value."""
-        self._moved[old.name] = new
+        if new is not old:
+            self._moved[old.name] = new
 
     def finish(self) -> Graph:
         """The new graph, without nodes nobody reads, its values numbered again."""
         outputs = tuple((name, self.new(value)) for name, value in self.graph.outputs)
         graph = self.graph
-        return renumber(
-            Graph(graph.name, graph.inputs, graph.params, _needed(self._nodes, outputs), outputs)
-        )
+        return renumber(graph, _needed(self._nodes, outputs), outputs)
 
     def _append(self, node: Node) -> Value:
         self._nodes.append(node)
@@ -66,7 +70,7 @@ class Rewriter:
         return node.result
 
 
-def _needed(nodes: list[Node], outputs: tuple[tuple[str, Value], ...]) -> tuple[Node, ...]:
+def _needed(nodes: list[Node], outputs: Outputs) -> tuple[Node, ...]:
     needed = {value.name for _, value in outputs}
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -76,21 +80,32 @@ def _needed(nodes: list[Node], outputs: tuple[tuple[str, Value], ...]) -> tuple[
     return tuple(reversed(kept))
 
 
-def renumber(graph: Graph) -> Graph:
-    """Name the results %0, %1, ... in order."""
+def renumber(graph: Graph, nodes: Iterable[Node], outputs: Outputs) -> Graph:
+    """The graph with these nodes, their results named %0, %1, ...; itself if nothing changed."""
     names: dict[str, Value] = {}
+    fresh: list[Node] = []
+    for number, node in enumerate(nodes):
+        name, result = str(number), node.result
+        inputs = tuple(names.get(value.name, value) for value in node.inputs)
+        if result.name != name:
+            names[result.name] = result = Value(name, result.type)
+        fresh.append(with_values(node, inputs, result))
+    outputs = tuple((name, names.get(value.name, value)) for name, value in outputs)
+    same = len(fresh) == len(graph.nodes) and all(map(is_, fresh, graph.nodes))
+    if same and outputs == graph.outputs:
+        return graph
+    return Graph(graph.name, graph.inputs, graph.params, tuple(fresh), outputs)
 
-    def named(value: Value) -> Value:
-        return names.get(value.name, value)
 
-    nodes: list[Node] = []
-    for number, node in enumerate(graph.nodes):
-        inputs = tuple(named(value) for value in node.inputs)
-        result = Value(str(number), node.result.type)
-        nodes.append(Node(node.op, inputs, node.attributes, result, node.exact))
-        names[node.result.name] = result
-    outputs = tuple((name, named(value)) for name, value in graph.outputs)
-    return Graph(graph.name, graph.inputs, graph.params, tuple(nodes), outputs)
+def with_values(node: Node, inputs: tuple[Value, ...], result: Value) -> Node:
+    """The node with other values; itself where they are the same, so that it stays checked."""
+    if inputs == node.inputs and result is node.result:
+        return node
+    other = Node(node.op, inputs, node.attributes, result, node.exact)
+    types = [value.type for value in inputs]
+    if node.symbols_if_checked is not None and types == [value.type for value in node.inputs]:
+        other.mark_checked()
+    return other
 
 
 def with_params(graph: Graph, params: Mapping[str, Value]) -> Graph:
@@ -98,4 +113,6 @@ def with_params(graph: Graph, params: Mapping[str, Value]) -> Graph:
     read = {value.name for node in graph for value in node.inputs}
     read |= {value.name for _, value in graph.outputs}
     kept = tuple(value for name, value in params.items() if name in read)
+    if kept == graph.params:
+        return graph
     return Graph(graph.name, graph.inputs, kept, graph.nodes, graph.outputs)

@@ -25,6 +25,9 @@ from samgraph.runtime.devices import choose
 from samgraph.runtime.options import CompileOptions
 
 
+_NEVER_KEPT = ("reference", "torch")  # engines whose programs are not worth keeping on disk
+
+
 class CompiledGraph:
     """A graph ready to run. `run` may be called from several threads at once."""
 
@@ -104,7 +107,7 @@ class Session:
         """Optimise and compile; from the cache where it was done before."""
         bound = _check_weights(graph, weights or {})
         engine = self._choice.engine
-        if not self.options.cache or engine.name == "reference":
+        if not self.options.cache or engine.name in _NEVER_KEPT:
             return CompiledGraph(graph, self._build(graph, bound), self)
         cache = GraphCache(self._folder)
         key = cache_key(graph, bound, engine.name, engine.version(), str(self._settings()))

@@ -174,26 +174,28 @@ def image_to_token(
     """The image takes what it needs from the tokens: queries [N, I, C], k and v [N, T, C].
 
     As in `token_to_image` the keys take over the projection of the image, here with its bias; and
-    the values that of the output. Queries that are projected already are [1, I, C/2].
+    the values that of the output, each head with its share of the bias, as the weights of a head
+    sum to 1. Queries that are projected already are [1, I, C/2].
     """
     C, heads, inner = config.channels, config.decoder_heads, config.channels // 2
+    cells = config.grid**2
     N, T, _ = k.shape
     offered = _heads(linear(at / "k_proj", k, inner) * _scale(config), heads)
     if is_projected:
-        moved, bias = _side_by_side(offered, heads), None
+        moved, extra = _side_by_side(offered, heads), hidden
     else:
         moved = ops.matmul(offered, _head_weights(at / "q_proj", config)).reshape(N, heads * T, C)
         column = (at / "q_proj").weight("bias", inner).reshape(1, heads, inner // heads, 1)
-        bias = ops.matmul(offered, column).reshape(N, 1, heads, T)
-    scores = ops.matmul(queries, moved.transpose(0, 2, 1)).reshape(N, config.grid**2, heads, T)
-    for extra in (bias, hidden):
-        scores = scores if extra is None else scores + extra
-    weights = ops.softmax(scores).reshape(N, config.grid**2, heads * T)
-    given = _heads(linear(at / "v_proj", v, inner), heads)
+        extra = ops.matmul(offered, column).reshape(N, 1, heads, T)
+        extra = extra if hidden is None else extra + hidden
+    scores = ops.matmul(queries, moved.transpose(0, 2, 1)).reshape(N, cells, heads, T)
+    scores = scores if extra is None else scores + extra
+    weights = ops.softmax(scores).reshape(N, cells, heads * T)
     out = (at / "out_proj").weight("weight", C, inner).transpose(1, 0)
-    moved_values = ops.matmul(given, out.reshape(1, heads, inner // heads, C))
-    told = ops.matmul(weights, moved_values.reshape(N, heads * T, C))
-    return told + (at / "out_proj").weight("bias", C)
+    given = _heads(linear(at / "v_proj", v, inner), heads)
+    values = ops.matmul(given, out.reshape(1, heads, inner // heads, C))
+    values = values + (at / "out_proj").weight("bias", C) * (1.0 / heads)
+    return ops.matmul(weights, values.reshape(N, heads * T, C))
 
 
 def _attention(

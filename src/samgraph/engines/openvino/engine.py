@@ -12,6 +12,7 @@ from openvino import opset15
 
 from samgraph.engines.decompositions import axial_rope, layer_norm_2d, resize_by_weights
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
+from samgraph.engines.openvino.masks import make_masks
 from samgraph.engines.openvino.program import (
     OpenVinoProgram,
     Plan,
@@ -57,7 +58,11 @@ class OpenVinoEngine:
     ) -> OpenVinoProgram:
         """Build a model for each segment and compile it."""
         before = _resident()
-        segments = [whole(graph)] if options.precision == "fp32" else cut(graph)
+        if options.precision == "fp32":
+            segments = [whole(graph)]
+        else:
+            graph = make_masks(graph)
+            segments = cut(graph)
         models = []
         for segment in segments:
             with _COMPILING:

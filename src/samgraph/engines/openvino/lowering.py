@@ -104,8 +104,7 @@ def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Ou
         q = opset15.multiply(q, _scalar(scale, node.result.type))
     scores = opset15.matmul(q, k, False, True)
     if len(inputs) > 3:
-        # the mask first: in bf16 a mask of one row behind the scores reads foreign memory (2026.4)
-        scores = opset15.add(inputs[3], scores)
+        scores = opset15.add(scores, inputs[3])
     y = opset15.matmul(
         opset15.softmax(scores, node.result.type.rank - (0 if apart else 1)), v, False, False
     )

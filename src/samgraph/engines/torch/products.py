@@ -15,6 +15,9 @@ from samgraph.engines.torch.tensors import HALVES, widen
 Rule = Callable[..., torch.Tensor]
 Pair = tuple[int, int]
 
+# A CUDA grid has no more places; the windows of a large batch of images are more.
+MOST_AT_ONCE = 65_535
+
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "none": lambda x: x,
     "relu": torch.relu,
@@ -63,7 +66,15 @@ def _attention(
     width = v.shape[-1]
     if q.is_cuda and q.shape[-1] != width:  # its fast kernels want one width
         q, k, v = _same_width(q, k, v)
-    y = functional.scaled_dot_product_attention(q, k, v, bias, scale=scale)
+    parts = [x.split(MOST_AT_ONCE) for x in (q, k, v)]
+    biases = [bias] * len(parts[0])
+    if bias is not None and len(bias) > 1:
+        biases = bias.split(MOST_AT_ONCE)
+    each = [
+        functional.scaled_dot_product_attention(*part, scale=scale)
+        for part in zip(*parts, biases, strict=True)
+    ]
+    y = each[0] if len(each) == 1 else torch.cat(each)
     return y[..., :width].transpose(1, 2).reshape(shape)
 
 

@@ -1,0 +1,147 @@
+"""`samgraph eval davis`: J, F and J&F on a folder laid out like DAVIS."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from samgraph.cli.options import ModelChoice, model_options
+from samgraph.errors import SamgraphError, VideoError
+from samgraph.media.images import read_label_image
+from samgraph.predict.evaluation import (
+    Figures,
+    box_of,
+    click_in,
+    mean_figures,
+    object_labels,
+    sequence_figures,
+)
+from samgraph.predict.model import Model
+
+
+@click.group()
+def command() -> None:
+    """Measure quality on a data set."""
+
+
+@command.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--prompt",
+    type=click.Choice(["mask", "click", "box"]),
+    default="mask",
+    show_default=True,
+    help="What of each object's first mask is given.",
+)
+@click.option("--sequence", "chosen", multiple=True, help="Only this sequence; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@model_options
+def davis(
+    folder: Path, prompt: str, chosen: tuple[str, ...], as_json: bool, choice: ModelChoice
+) -> None:
+    """J, F and J&F on FOLDER: JPEGImages and Annotations, with a folder a sequence."""
+    sequences = list(find_sequences(folder, chosen))
+    network = choice.load()
+    results: dict[str, dict[int, Figures]] = {}
+    for name, frames, annotations in sequences:
+        results[name] = evaluate_sequence(network, frames, annotations, prompt)
+        if not as_json:
+            click.echo(f"{name}: {_text(mean_figures(list(results[name].values())))}", err=True)
+    _report(results, as_json)
+
+
+def find_sequences(
+    folder: Path, chosen: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Path, list[Path]]]:
+    """Name, folder of frames and annotation files of each sequence."""
+    images, truths = (_only_level(folder / name) for name in ("JPEGImages", "Annotations"))
+    names = sorted(path.name for path in truths.iterdir() if path.is_dir())
+    for name in chosen:
+        if name not in names:
+            raise VideoError(f"`{folder}` has no sequence `{name}`", expected=", ".join(names[:8]))
+    for name in chosen or names:
+        annotations = sorted((truths / name).glob("*.png"))
+        if not annotations or not (images / name).is_dir():
+            raise VideoError(
+                f"sequence `{name}` is not complete",
+                expected=f"{images.name}/{name} and {truths.name}/{name}/*.png",
+            )
+        yield name, images / name, annotations
+
+
+def evaluate_sequence(
+    model: Model, frames: Path, annotations: list[Path], prompt: str
+) -> dict[int, Figures]:
+    """Track every object of the first annotation through a sequence and compare."""
+    truth = [read_label_image(path) for path in annotations]
+    labels = object_labels(truth[0])
+    if not labels:
+        raise VideoError(f"`{annotations[0]}` has no object")
+    with model.video(frames) as video:
+        if video.length != len(truth):
+            raise VideoError(
+                f"`{frames}` and its annotations differ in length",
+                got=f"{video.length} frames, {len(truth)} annotations",
+            )
+        for label in labels:
+            mask = truth[0] == label
+            if prompt == "mask":
+                video.add(frame=0, object=label, mask=mask)
+            elif prompt == "click":
+                video.add(frame=0, object=label, points=[click_in(mask)], labels=[1])
+            else:
+                video.add(frame=0, object=label, box=box_of(mask))
+        found: dict[int, list[np.ndarray[Any, Any]]] = {label: [] for label in labels}
+        for frame in video.track():
+            for label in labels:
+                found[label].append(frame.mask(label))
+    return sequence_figures(truth, found)
+
+
+def _only_level(folder: Path) -> Path:
+    """DAVIS puts a resolution between (`480p`); a folder without one is taken as it is."""
+    if not folder.is_dir():
+        raise VideoError(f"`{folder}` is not there", expected="JPEGImages/ and Annotations/")
+    for level in ("480p", "Full-Resolution"):
+        if (folder / level).is_dir():
+            return folder / level
+    return folder
+
+
+def _report(results: dict[str, dict[int, Figures]], as_json: bool) -> None:
+    if not results:
+        raise SamgraphError("there is nothing to measure")
+    overall = mean_figures([item for figures in results.values() for item in figures.values()])
+    if as_json:
+        rows = {
+            name: _numbers(mean_figures(list(figures.values())))
+            for name, figures in results.items()
+        }
+        click.echo(json.dumps({"sequences": rows, "mean": _numbers(overall)}, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("sequence", "objects", "J&F", "J", "F"):
+        table.add_column(title, justify="left" if title == "sequence" else "right")
+    for name, figures in results.items():
+        mean = mean_figures(list(figures.values()))
+        table.add_row(name, str(len(figures)), *_cells(mean))
+    table.add_row("mean over objects", str(sum(map(len, results.values()))), *_cells(overall))
+    Console(highlight=False).print(table)
+
+
+def _cells(figures: Figures) -> list[str]:
+    return [f"{100 * value:.1f}" for value in (figures.j_and_f, figures.j, figures.f)]
+
+
+def _text(figures: Figures) -> str:
+    both, region, contour = _cells(figures)
+    return f"J&F {both}, J {region}, F {contour}"
+
+
+def _numbers(figures: Figures) -> dict[str, float]:
+    return {"J&F": figures.j_and_f, "J": figures.j, "F": figures.f}
