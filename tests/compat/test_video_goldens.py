@@ -16,7 +16,6 @@ from tests.golden import scenes
 from tests.golden.reading import shared_golden_dir
 from tests.predict.models import own_video, shared_model, shared_video, small_model
 
-
 # Loosened, because the reference does not keep to it either: run with two threads instead of one,
 # its own mask of object 0 on this frame overlaps the recorded one by 0.976, ours by 0.976.
 LOOSENED = {"e04_f00009_bits": 1 - 0.96}

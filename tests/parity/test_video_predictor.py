@@ -4,6 +4,7 @@ Memory is kept in float32 on both sides, so that results can be compared closely
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,12 @@ def set_options(reference: Any, options: dict[str, Any]) -> Callable[[], None]:
             place, name = reference.sam_mask_decoder, name.split(".")[1]
         before[name] = (place, getattr(place, name))
         setattr(place, name, value)
-    return lambda: [setattr(place, name, value) for name, (place, value) in before.items()] and None
+
+    def undo() -> None:
+        for name, (place, value) in before.items():
+            setattr(place, name, value)
+
+    return undo
 
 
 def outcomes(predictor: Any, state: Any, calls: list[Call]) -> Iterator[tuple[str, Any]]:
@@ -223,7 +229,7 @@ def test_both_refuse_what_makes_no_sense(
     raised = []
 
     for predictor in (reference, ours):
-        state = _quietly(lambda predictor=predictor: predictor.init_state(folder))
+        state = _quietly(partial(predictor.init_state, folder))
         with pytest.raises((ValueError, RuntimeError)) as error:
             getattr(predictor, call)(state, **arguments)
         raised.append(error.type)

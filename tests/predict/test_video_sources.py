@@ -31,10 +31,10 @@ def test_a_list_an_array_a_folder_and_an_iterator_are_the_same(tmp_path: Path) -
     expected = tracked(frames)
 
     for source in (np.stack(frames), tmp_path, str(tmp_path)):
-        for frame, low in tracked(source).items():
-            np.testing.assert_array_equal(low, expected[frame])
-    for frame, low in tracked(iter(frames), length=4).items():
-        np.testing.assert_array_equal(low, expected[frame])
+        for number, low in tracked(source).items():
+            np.testing.assert_array_equal(low, expected[number])
+    for number, low in tracked(iter(frames), length=4).items():
+        np.testing.assert_array_equal(low, expected[number])
 
 
 def test_an_iterator_is_read_as_it_is_tracked() -> None:

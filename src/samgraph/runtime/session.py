@@ -24,7 +24,6 @@ from samgraph.runtime.cache import GraphCache, cache_key, default_cache_dir
 from samgraph.runtime.devices import choose
 from samgraph.runtime.options import CompileOptions
 
-
 _NEVER_KEPT = ("reference", "torch")  # engines whose programs are not worth keeping on disk
 
 
@@ -33,10 +32,8 @@ class CompiledGraph:
 
     def __init__(self, source: Graph, program: Program, session: "Session") -> None:
         self.source, self._program, self._session = source, program, session
-        self._checked: set[tuple[int, ...]] = set()  # lengths that were found to fit
-        self._fixed = {
-            value.name: (numpy_dtype(value.type.dtype), value.type.shape) for value in source.inputs
-        }
+        self._dtypes = {value.name: numpy_dtype(value.type.dtype) for value in source.inputs}
+        self._fitting: set[tuple[tuple[int, ...], ...]] = set()  # shapes that were found to fit
 
     def __repr__(self) -> str:
         return f"<compiled {self.source.name}: {self.reason}>"
@@ -63,23 +60,19 @@ class CompiledGraph:
 
     def _check(self, given: dict[str, Array]) -> None:
         """Names, dtypes and shapes; makes arrays contiguous in place."""
-        if given.keys() != self._fixed.keys():
+        if given.keys() != self._dtypes.keys():
             raise _wrong_names(self.source, given)
-        symbolic = False
-        for name, (dtype, shape) in self._fixed.items():
+        for name, dtype in self._dtypes.items():
             array = given[name]
             if not isinstance(array, np.ndarray) or array.dtype != dtype:
                 raise _wrong_type(self.source, name, array)
-            symbolic = symbolic or array.shape != shape
             if not array.flags.c_contiguous:
                 given[name] = np.asarray(array, order="C")
-        if symbolic:
-            shapes = {name: array.shape for name, array in given.items()}
-            bindings = bind(self.source.inputs, shapes)
-            key = tuple(bindings.values())
-            if key not in self._checked:
-                check_lengths(self.source, bindings)
-                self._checked.add(key)
+        shapes = tuple(given[name].shape for name in self._dtypes)
+        if shapes not in self._fitting:
+            bindings = bind(self.source.inputs, dict(zip(self._dtypes, shapes, strict=True)))
+            check_lengths(self.source, bindings)
+            self._fitting.add(shapes)
 
 
 class Session:
