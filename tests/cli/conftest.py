@@ -1,11 +1,13 @@
 """A folder with images and a model, and a way to run commands in it."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from samgraph.cli.options import ModelChoice
 from tests.cli.running import Outcome, call, weights_file
 from tests.golden import scenes
 
@@ -25,9 +27,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+_load_once = cache(ModelChoice.load)
+
+
 @pytest.fixture
 def samgraph(monkeypatch: pytest.MonkeyPatch, weights: Path) -> Callable[..., Outcome]:
-    """``samgraph("segment", "a.png", ...)`` runs the command with the small model."""
+    """``samgraph("segment", "a.png", ...)`` runs the command with the small model, loaded once."""
+    monkeypatch.setattr(ModelChoice, "load", lambda choice: _load_once(choice))
 
     def command(*arguments: object, stdin: bytes = b"") -> Outcome:
         name, *rest = arguments

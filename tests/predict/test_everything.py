@@ -1,5 +1,8 @@
 """Automatic masks: the same every time, each with what is known of it, and cleaned if asked."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from samgraph.formats import read_coco
 from samgraph.media import rle
 from samgraph.media.masks import drop_specks, fill_holes
 from samgraph.predict.everything import Everything
+from samgraph.predict.everything_settings import EverythingSettings
 from tests.predict.pictures import HEIGHT, WIDTH, encoded, model, picture
 
 # Random weights find the same large mask everywhere: let overlapping boxes stay.
@@ -199,6 +203,42 @@ def test_settings_without_sense_are_refused(settings: dict[str, Any], message: s
         model().everything(encoded(), **settings)
 
     assert message in str(caught.value)
+
+
+def test_settings_are_given_one_way() -> None:
+    with pytest.raises(OptionError, match="either `settings` or single ones"):
+        model().everything(encoded(), settings=EverythingSettings(), points_per_side=3)
+    with pytest.raises(OptionError, match="too small for so many crops"):
+        model().everything(picture()[:3, :3], crop_n_layers=4, crop_overlap_ratio=0.0)
+
+
+def test_memory_does_not_grow_with_the_masks() -> None:
+    code = """
+import resource, numpy as np
+from tests.predict.pictures import model
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+photo = np.random.default_rng(0).integers(0, 255, (3000, 4000, 3), dtype=np.uint8)
+image = model().image(photo)
+image.predict(points=[[(5, 5)]] * 4)
+before = peak()
+found = model().everything(image, points_per_side=6, pred_iou_thresh=0.0,
+                           stability_score_thresh=0.0, box_nms_thresh=1.0, progress=False)
+print(len(found), peak() - before)
+"""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"},
+    )
+
+    count, grown = done.stdout.split()
+    # One mask of 12 megapixels is 12 MB, or 48 as floats; 108 of them would be 1300 or 5200.
+    assert int(count) == 108
+    assert float(grown) < 150
 
 
 def test_a_bad_image_is_one_clear_error() -> None:

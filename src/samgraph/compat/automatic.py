@@ -9,6 +9,7 @@ did, and needs neither CUDA nor OpenCV; `coco_rle` needs no pycocotools.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,9 @@ class SAM2AutomaticMaskGenerator:
     @classmethod
     def from_pretrained(cls, model_id: str, **kwargs: Any) -> "SAM2AutomaticMaskGenerator":
         """A generator by the name of a repository, such as `facebook/sam2.1-hiera-tiny`."""
-        return cls(build_sam2_hf(model_id), **kwargs)
+        own = {field.name for field in fields(EverythingSettings)} | {"multimask_output"}
+        rest = {name: value for name, value in kwargs.items() if name not in own}
+        return cls(build_sam2_hf(model_id, **rest), **kwargs)
 
     def generate(self, image: Any) -> list[dict[str, Any]]:
         """The masks of an RGB array [H, W, 3] of 8 bits, best first."""

@@ -9,13 +9,12 @@ run-length encoded as they come, a few at a time: no array grows with the number
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.errors import PromptError
+from samgraph.errors import OptionError
 from samgraph.formats.sam import Mode
 from samgraph.formats.segment import Segment
 from samgraph.media.images import MAX_PIXELS, read_image
@@ -133,27 +132,13 @@ def segment_everything(
         ImageError: The image cannot be read.
         OptionError: A setting does not exist or makes no sense.
     """
+    if settings is not None and named:
+        raise OptionError("give either `settings` or single ones", got=", ".join(named))
     chosen = read_settings(named) if settings is None else settings
     encoded = source if isinstance(source, EncodedImage) else None
-    if encoded is None:
-        pixels = read_image(source, max_pixels=max_pixels)
-        picture = Picture(name or name_of(source), (pixels.shape[0], pixels.shape[1]), pixels)
-    else:
-        picture = encoded.picture
-    crops = crops_of(picture.size_hw, chosen.crop_n_layers, chosen.crop_overlap_ratio)
-    _check_crops(crops)
-    total = sum(len(chosen.grids[crop.layer]) for crop in crops)
-    found: list[Candidate] = []
-    with ExitStack() as stack:
-        report = stack.enter_context(reporting(progress, picture.name, total))
-        for crop in crops:
-            if encoded is None or crop is not crops[0]:
-                image = _encode_crop(core, picture, crop)
-                image.falls_back = encoded is None or encoded.falls_back
-            else:
-                image = encoded
-            found += _search_crop(image, crop, picture.size_hw, chosen, report)
-    if len(crops) > 1:
+    picture = _picture(source, name, max_pixels) if encoded is None else encoded.picture
+    found = _search(core, picture, encoded, chosen, progress)
+    if chosen.crop_n_layers > 0:
         found = judging.best_of_crops(found, chosen.crop_nms_thresh)
     if chosen.min_mask_region_area > 0:
         overlap = max(chosen.box_nms_thresh, chosen.crop_nms_thresh)
@@ -161,9 +146,37 @@ def segment_everything(
     return Everything(picture, [_segment(one) for one in found], chosen)
 
 
+def _picture(source: Any, name: str | None, max_pixels: int) -> Picture:
+    pixels = read_image(source, max_pixels=max_pixels)
+    return Picture(name or name_of(source), (pixels.shape[0], pixels.shape[1]), pixels)
+
+
+def _search(
+    core: Sam2Model,
+    picture: Picture,
+    encoded: EncodedImage | None,
+    settings: EverythingSettings,
+    progress: bool | Progress | None,
+) -> list[Candidate]:
+    """What is found in the image and in each crop of it."""
+    crops = crops_of(picture.size_hw, settings.crop_n_layers, settings.crop_overlap_ratio)
+    _check_crops(crops)
+    total = sum(len(settings.grids[crop.layer]) for crop in crops)
+    found: list[Candidate] = []
+    with reporting(progress, picture.name, total) as report:
+        for crop in crops:
+            if encoded is None or crop is not crops[0]:
+                image = _encode_crop(core, picture, crop)
+                image.falls_back = encoded is None or encoded.falls_back
+            else:
+                image = encoded
+            found += _search_crop(image, crop, picture.size_hw, settings, report)
+    return found
+
+
 def _check_crops(crops: Sequence[Crop]) -> None:
     if any(min(crop.size_hw) < 1 for crop in crops):
-        raise PromptError(
+        raise OptionError(
             "the image is too small for so many crops", hint="use fewer `crop_n_layers`"
         )
 

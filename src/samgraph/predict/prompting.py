@@ -161,6 +161,8 @@ def _read_points(points: Any, size_hw: tuple[int, int]) -> list[Floats]:
     """The clicks of each prompt, [K, 2]."""
     if points is None:
         return []
+    if hasattr(points, "__array__"):  # a tensor, too
+        points = np.asarray(points)
     if is_nested(points):
         lists = [_numbers([] if some is None else some, "points") for some in points]
     else:
@@ -236,7 +238,7 @@ def _wrong_labels(labels: Any, clicks: list[Floats]) -> PromptError:
 
 def _read_boxes(boxes: Any, several: bool, size_hw: tuple[int, int]) -> list[Floats]:
     """The two corners of each box, [2, 2]."""
-    if boxes is None or (isinstance(boxes, list) and len(boxes) == 1 and boxes[0] is None):
+    if boxes is None:
         return []
     array = _numbers(boxes, "boxes" if several else "box")
     if several and array.shape == (4,):

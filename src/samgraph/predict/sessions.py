@@ -46,6 +46,7 @@ def save_video(video: Video, path: str | os.PathLike[str]) -> None:
         "source": video.origin,
         "size_hw": list(video.size_hw),
         "frames": video.source.length,
+        "is_going_back": video.is_going_back,
     }
     _write(path, record, video.follower, {})
 
@@ -70,29 +71,49 @@ def resume(core: Sam2Model, path: str | os.PathLike[str], **options: Any) -> Vid
         CheckpointError: The file is damaged, is no session, or was made with another model.
         VideoError: The source is missing, or is another video.
     """
-    found = checkpoint.read(path)
     name = os.fspath(path)
     with _damage_named(name):
-        record = _checked_record(found.metadata, name)
-        if record["model"] != fingerprint(core):
-            raise CheckpointError(
-                f"`{name}` was made with another model",
-                got=f"{record['config']}, weights {record['model']}",
-                expected=f"{core.config.name}, weights {fingerprint(core)}",
-            )
+        record, tensors = _read(core, name)
         given = {**_options(record, options), **options}
-        if record["kind"] == "video":
-            return _resumed_video(core, record, found.tensors, given, name)
-        return _resumed_stream(core, record, found.tensors, given)
+        if record["kind"] == "stream":
+            stream = open_stream(core, **given)
+            stream.restore(int(record["position"]), tensors.get(FRAME))
+            _restore(stream.follower, record, tensors)
+            return stream
+        source = given.pop("source", record["source"])
+        if source is None:
+            raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
+        video = open_video(core, source, **given)
+        _restore_video(video, record, tensors, name)
+        return video
 
 
-def _resumed_video(
-    core: Sam2Model, record: dict[str, Any], tensors: Tensors, given: dict[str, Any], name: str
-) -> Video:
-    source = given.pop("source", record["source"])
-    if source is None:
-        raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
-    video = open_video(core, source, **given)
+def restore_video(video: Video, path: str | os.PathLike[str]) -> None:
+    """Put the objects of a saved session into a video that was opened as the saved one was.
+
+    Raises:
+        CheckpointError: As `resume`; the video stays as it was.
+    """
+    name = os.fspath(path)
+    with _damage_named(name):
+        record, tensors = _read(video.follower.tracker.core, name)
+        _restore_video(video, record, tensors, name)
+
+
+def _read(core: Sam2Model, name: str) -> tuple[dict[str, Any], Tensors]:
+    """The record of a session that this model made, and its tensors."""
+    found = checkpoint.read(name)
+    record = _checked_record(found.metadata, name)
+    if record["model"] != fingerprint(core):
+        raise CheckpointError(
+            f"`{name}` was made with another model",
+            got=f"{record['config']}, weights {record['model']}",
+            expected=f"{core.config.name}, weights {fingerprint(core)}",
+        )
+    return record, found.tensors
+
+
+def _restore_video(video: Video, record: dict[str, Any], tensors: Tensors, name: str) -> None:
     frames = video.source.length
     if list(video.size_hw) != record["size_hw"] or frames != record["frames"]:
         height, width = record["size_hw"]
@@ -101,18 +122,9 @@ def _resumed_video(
             got=f"{video.size_hw[1]} x {video.size_hw[0]}, {frames} frames",
             expected=f"{width} x {height}, {record['frames']} frames",
         )
-    video.position = int(record["position"])
+    position, is_going_back = int(record["position"]), bool(record["is_going_back"])
     _restore(video.follower, record, tensors)
-    return video
-
-
-def _resumed_stream(
-    core: Sam2Model, record: dict[str, Any], tensors: Tensors, given: dict[str, Any]
-) -> Stream:
-    stream = open_stream(core, **given)
-    stream.restore(int(record["position"]), tensors.get(FRAME))
-    _restore(stream.follower, record, tensors)
-    return stream
+    video.position, video.is_going_back = position, is_going_back
 
 
 def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
@@ -148,9 +160,11 @@ def _write(
 
 
 def _restore(follower: "Follower", record: dict[str, Any], tensors: Tensors) -> None:
-    for place, described in enumerate(record["objects"]):
-        one = read_object(follower, described, f"object.{place}", tensors)
-        follower.objects[one.name] = one
+    found = [
+        read_object(follower, described, f"object.{place}", tensors)
+        for place, described in enumerate(record["objects"])
+    ]
+    follower.objects.update({one.name: one for one in found})
 
 
 def _checked_record(metadata: Mapping[str, str], name: str) -> dict[str, Any]:

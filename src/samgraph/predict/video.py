@@ -67,7 +67,7 @@ class Video:
             peek=self.encoded.get,
             archive_bytes=archive_mb * MEGABYTE,
         )
-        self.position = 0
+        self.position, self.is_going_back = 0, False
         self.origin: str | None = None
         self._results_bytes = results_mb * MEGABYTE
 
@@ -160,7 +160,7 @@ class Video:
     def reset(self) -> None:
         """Forget all objects; encoded frames stay."""
         self.follower.objects.clear()
-        self.position = 0
+        self.position, self.is_going_back = 0, False
 
     def track(
         self,
@@ -196,7 +196,7 @@ class Video:
         for frame in (start, end):
             if frame is not None:
                 self._check_frame(frame)
-        begin = self._start(reverse) if start is None else start
+        begin = self.first_frame(reverse) if start is None else start
         runs = [(begin, end, reverse)]
         if both and begin > 0:
             runs.append((begin - 1, 0, True))
@@ -205,6 +205,15 @@ class Video:
             for first, last, is_reverse in runs
             for result in self._run(first, last, is_reverse, logits, images)
         )
+
+    def first_frame(self, reverse: bool = False) -> int:
+        """Where `track` starts: at the first prompted frame, or the last where the way is back."""
+        ones = self.follower.objects.values()
+        frames = [frame for one in ones for frame in one.answers]
+        if reverse:
+            known = self.source.length
+            return max(frames) if frames else (known or 1) - 1
+        return min(frames, default=0)
 
     def remember(self, other: "Video | Stream", objects: Iterable[ObjectId] | None = None) -> None:
         """Look for the objects of another video or stream in this one.
@@ -229,6 +238,7 @@ class Video:
         self, begin: int, end: int | None, is_reverse: bool, logits: bool, images: bool
     ) -> Iterator[FrameResult]:
         """One direction, frame by frame."""
+        self.position, self.is_going_back = begin, is_reverse
         last = self._last(end, is_reverse)
         back = -1 if is_reverse else 1
         frames: Iterable[int] = count(begin) if last is None else range(begin, last + back, back)
@@ -298,15 +308,6 @@ class Video:
     ) -> FrameResult:
         time = self.source.time(frame)
         return FrameResult(frame, time, self.size_hw, tuple(seen.values()), self.showing, image)
-
-    def _start(self, is_reverse: bool) -> int:
-        """The first prompted frame, or the last one where the way is back."""
-        ones = self.follower.objects.values()
-        frames = [frame for one in ones for frame in one.answers]
-        if is_reverse:
-            known = self.source.length
-            return max(frames) if frames else (known or 1) - 1
-        return min(frames, default=0)
 
     def _last(self, end: int | None, is_reverse: bool) -> int | None:
         """The last frame of a run, as far as that is known."""

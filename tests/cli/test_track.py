@@ -1,0 +1,285 @@
+"""`samgraph track`: what it writes, what it refuses, and how it goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from samgraph.cli import track_run
+from samgraph.cli.progress import Progress, clock
+from samgraph.cli.track_output import Journal
+from samgraph.formats import read_coco, read_davis
+from samgraph.media.frames import open_frames
+from tests.cli.running import Outcome
+from tests.golden import scenes
+
+Run = Callable[..., Outcome]
+FRAMES = 5
+BOX = ("--box", "17,27,63,73")
+
+
+@pytest.fixture
+def frames(folder: Path) -> Path:
+    """`frames/`, with five images."""
+    path = folder / "frames"
+    path.mkdir()
+    for index in range(FRAMES):
+        Image.fromarray(scenes.frame(index)).save(path / f"{index}.png")
+    return path
+
+
+def journal(folder: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(folder, "frames.jsonl").read_text().splitlines()]
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+@pytest.mark.usefixtures("frames")
+def test_a_palette_image_and_a_line_a_frame(samgraph: Run) -> None:
+    outcome = samgraph("track", "frames", *BOX, "--point", "118,84:2", "-o", "out")
+
+    assert outcome.code == 0, outcome.err
+    assert "5 frames in out" in outcome.err
+    assert sorted(os.listdir("out")) == [
+        "00000.png", "00001.png", "00002.png", "00003.png", "00004.png", "frames.jsonl", "run.json",
+    ]  # fmt: skip
+    lines = journal("out")
+    assert [line["frame"] for line in lines] == list(range(FRAMES))
+    for line, image in zip(lines, read_davis("out"), strict=True):
+        assert [one["id"] for one in line["objects"]] == [1, 2]
+        for one in line["objects"]:
+            assert one["area"] >= sum(s.area for s in image.segments if s.object_id == one["id"])
+    ending = json.loads(Path("out/run.json").read_text())["ending"]
+    assert ending == {"written": 5, "skipped": 0, "attempted": 5, "damage": None}
+
+
+@pytest.mark.usefixtures("frames")
+def test_masks_annotations_lines_and_a_film(samgraph: Run) -> None:
+    given = ("track", "frames", *BOX, "--end", "2")
+    names = {}
+
+    for kind in ("png", "coco", "jsonl", "overlay"):
+        outcome = samgraph(*given, "--format", kind, "-o", kind)
+        assert outcome.code == 0, outcome.err
+        names[kind] = sorted(set(os.listdir(kind)) - {"run.json", "frames.jsonl"})
+
+    assert names == {
+        "png": ["00000_1.png", "00001_1.png", "00002_1.png"],
+        "coco": ["annotations.json"],
+        "jsonl": [],
+        "overlay": ["overlay.mp4"],
+    }
+    areas = [line["objects"][0]["area"] for line in journal("jsonl")]
+    with_mask = [image for image in read_coco("coco/annotations.json") if image.segments]
+    assert [image.segments[0].area for image in with_mask] == [area for area in areas if area]
+    assert [int(np.asarray(Image.open(f"png/{n}")).sum()) for n in names["png"]] == areas
+    with open_frames("overlay/overlay.mp4") as film:
+        assert film.length == 3
+
+
+@pytest.mark.usefixtures("frames")
+def test_prompts_on_other_frames_and_for_named_objects(samgraph: Run) -> None:
+    outcome = samgraph(
+        "track", "frames", "--point", "60,50@2:dog", "--negative", "5,5@2:dog", "--point",
+        "118,70@3:7", "--both", "-o", "out",
+    )  # fmt: skip
+
+    assert outcome.code == 0, outcome.err
+    assert [line["frame"] for line in journal("out")] == [2, 3, 4, 1, 0]
+    assert [one["id"] for one in journal("out")[0]["objects"]] == [7, "dog"]
+    run = json.loads(Path("out/run.json").read_text())
+    assert run["objects"] == {"7": 7, "dog": 1}
+    assert run["prompts"][1]["labels"] == [1, 0]
+
+
+@pytest.mark.usefixtures("frames")
+def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> None:
+    labels = np.zeros((scenes.HEIGHT, scenes.WIDTH), np.uint8)
+    labels[30:70, 20:60], labels[70:100, 100:130] = 1, 4
+    Image.fromarray(labels).save("first.png")
+    Image.fromarray(labels > 0).save("one.png")
+
+    several = samgraph("track", "frames", "--mask", "first.png", "--end", "1", "-o", "a")
+    single = samgraph("track", "frames", "--mask", "one.png@1:3", "--reverse", "-o", "b")
+
+    assert (several.code, single.code) == (0, 0), several.err + single.err
+    assert [one["id"] for one in journal("a")[0]["objects"]] == [1, 4]
+    assert [line["frame"] for line in journal("b")] == [1, 0]
+    assert [one["id"] for one in journal("b")[0]["objects"]] == [3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["frames", "-o", "out"], "nothing to track"),
+        (["frames", *BOX], "--output"),
+        (["frames", "--point", "1,2,3", "-o", "out"], "2 numbers"),
+        (["frames", "--point", "1,2@x", "-o", "out"], "numbers"),
+        (["frames", "--point", "900,2", "-o", "out"], "outside"),
+        (["frames", "--point", "1,2@77", "-o", "out"], "no frame 77"),
+        (["frames", *BOX, *BOX, "-o", "out"], "two boxes"),
+        (["frames", *BOX, "--start", "9", "-o", "out"], "no frame 9"),
+        (["frames", *BOX, "--both", "--reverse", "-o", "out"], "both directions"),
+        (["frames", "--mask", "none.png", "-o", "out"], "does not exist"),
+        (["frames", "--mask", "a.png", "-o", "out"], "one number a pixel"),
+        (["nothing.mp4", *BOX, "-o", "out"], "does not exist"),
+        (["bad.png", *BOX, "-o", "out"], "damaged"),
+        (["http://x/y.mp4", *BOX, "-o", "out"], "not fetched"),
+        (["frames", *BOX, "-o", "out", "--max-memory-mb", "1"], "do not fit"),
+        (["frames", *BOX, "-o", "a.png"], "is a file"),
+        (["frames", *BOX, "-o", "frames"], "holds other files"),
+    ],
+)
+@pytest.mark.usefixtures("frames")
+def test_what_cannot_be_done_is_told_and_leaves_nothing(
+    samgraph: Run, arguments: list[str], message: str
+) -> None:
+    before = sorted(os.listdir("frames"))
+
+    outcome = samgraph("track", *arguments)
+
+    assert outcome.code == 2, outcome.err
+    assert message in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not Path("out").exists()
+    assert sorted(os.listdir("frames")) == before
+
+
+@pytest.mark.usefixtures("frames")
+def test_an_output_folder_belongs_to_one_run(samgraph: Run) -> None:
+    assert samgraph("track", "frames", *BOX, "--end", "1", "-o", "out").code == 0
+    before = contents("out")
+
+    again = samgraph("track", "frames", *BOX, "--end", "1", "-o", "out")
+    other = samgraph("track", "frames", "--point", "40,50", "--end", "1", "-o", "out", "--resume")
+    done = samgraph("track", "frames", *BOX, "--end", "1", "-o", "out", "--resume")
+
+    assert (again.code, other.code, done.code) == (2, 2, 0)
+    assert "--resume" in again.err
+    assert "another run: prompts differs" in other.err
+    assert contents("out") == before
+
+
+class _StopError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["davis", "overlay"])
+@pytest.mark.parametrize("with_session", [True, False])
+@pytest.mark.usefixtures("frames")
+def test_a_stopped_run_ends_with_the_same_files(
+    samgraph: Run, monkeypatch: pytest.MonkeyPatch, kind: str, with_session: bool
+) -> None:
+    given = ("track", "frames", "--point", "60,50@1", "--both", "--format", kind)
+    assert samgraph(*given, "-o", "whole").code == 0
+    append = Journal.append
+    monkeypatch.setattr(track_run, "SESSION_SECONDS", 0.0 if with_session else 1e9)
+
+    for stop in (1, 3, 4):
+
+        def stopping(self: Journal, record: dict[str, Any], stop: int = stop) -> None:
+            append(self, record)
+            if len(self.frames) == stop:
+                raise _StopError
+
+        monkeypatch.setattr(Journal, "append", stopping)
+        outcome = samgraph(*given, "-o", "parts", "--resume")
+        assert outcome.code == 1
+        assert len(journal("parts")) == stop
+    monkeypatch.setattr(Journal, "append", append)
+    last = samgraph(*given, "-o", "parts", "--resume")
+
+    assert last.code == 0, last.err
+    assert contents("parts") == contents("whole")
+
+
+@pytest.mark.usefixtures("frames")
+def test_an_interruption_saves_everything(samgraph: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Journal.append
+
+    def interrupted(self: Journal, record: dict[str, Any]) -> None:
+        append(self, record)
+        if record["frame"] == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Journal, "append", interrupted)
+    outcome = samgraph("track", "frames", *BOX, "-o", "out")
+
+    assert outcome.code == 130
+    assert "interrupted" in outcome.err
+    assert len(journal("out")) == 3
+    assert Path("out/.session.safetensors").exists()
+    monkeypatch.setattr(Journal, "append", append)
+    assert samgraph("track", "frames", *BOX, "-o", "out", "--resume").code == 0
+    assert len(journal("out")) == FRAMES
+    assert not Path("out/.session.safetensors").exists()
+
+
+@pytest.mark.usefixtures("frames")
+def test_a_line_that_was_cut_short_is_written_again(samgraph: Run) -> None:
+    assert samgraph("track", "frames", *BOX, "--end", "2", "-o", "out").code == 0
+    before = contents("out")
+    whole = Path("out/frames.jsonl").read_bytes()
+    Path("out/frames.jsonl").write_bytes(whole[:-20])
+    run = json.loads(Path("out/run.json").read_text())
+    del run["ending"]
+    Path("out/run.json").write_text(json.dumps(run))
+    Path("out/.00001.png.abc.part").write_bytes(b"half")
+
+    assert samgraph("track", "frames", *BOX, "--end", "2", "-o", "out", "--resume").code == 0
+
+    assert contents("out") == before
+
+
+@pytest.mark.usefixtures("frames")
+def test_damage_that_is_skipped_has_its_exit_code(samgraph: Run) -> None:
+    Path("frames/2.png").write_bytes(b"no image")
+
+    strict = samgraph("track", "frames", *BOX, "-o", "a")
+    skipped = samgraph("track", "frames", *BOX, "-o", "b", "--on-damage", "skip")
+    failed = samgraph("track", "frames", *BOX, "-o", "c", "--on-damage", "skip", "--strict")
+    again = samgraph("track", "frames", *BOX, "-o", "b", "--on-damage", "skip", "--resume")
+
+    assert (strict.code, skipped.code, failed.code, again.code) == (2, 3, 2, 3)
+    assert "4 written + 1 skipped = 5" in skipped.err
+    assert [line["frame"] for line in journal("b")] == [0, 1, 3, 4]
+
+
+def test_a_full_disk_is_an_error_and_what_was_written_stays(frames: Path, weights: Path) -> None:
+    """The child may write no file larger than 3 kB, as if the disk ended there."""
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
+        "from samgraph.cli.main import main; main(sys.argv[1:])"
+    )
+    arguments = ["track", str(frames), *BOX, "-o", "out", "--format", "jsonl", "--quiet"]
+
+    child = subprocess.run(
+        [sys.executable, "-c", code, *arguments, "--model", str(weights)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+    assert child.returncode == 2, child.stderr
+    assert "`out/frames.jsonl` cannot be written" in child.stderr
+    assert 0 < len(journal("out")) < FRAMES
+
+
+def test_progress_tells_rate_and_time_left() -> None:
+    progress = Progress(10, done=4, is_quiet=True)
+    progress.step()
+
+    assert progress.text().startswith("5 of 10 frames, ")
+    assert progress.text().endswith(" left")
+    assert [clock(seconds) for seconds in (5, 411, 4011)] == ["0:05", "6:51", "1:06:51"]
