@@ -133,7 +133,7 @@ def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> No
         (["frames", "--mask", "none.png", "-o", "out"], "does not exist"),
         (["frames", "--mask", "a.png", "-o", "out"], "one number a pixel"),
         (["nothing.mp4", *BOX, "-o", "out"], "does not exist"),
-        (["bad.png", *BOX, "-o", "out"], "damaged"),
+        (["bad.png", *BOX, "-o", "out"], "not a video"),
         (["http://x/y.mp4", *BOX, "-o", "out"], "not fetched"),
         (["frames", *BOX, "-o", "out", "--max-memory-mb", "1"], "do not fit"),
         (["frames", *BOX, "-o", "a.png"], "is a file"),
@@ -255,16 +255,24 @@ def test_damage_that_is_skipped_has_its_exit_code(samgraph: Run) -> None:
     assert [line["frame"] for line in journal("b")] == [0, 1, 3, 4]
 
 
-def test_a_full_disk_is_an_error_and_what_was_written_stays(frames: Path, weights: Path) -> None:
-    """The child may write no file larger than 3 kB, as if the disk ended there."""
+def test_a_full_disk_is_an_error_and_what_was_written_stays(
+    samgraph: Run, frames: Path, weights: Path
+) -> None:
+    """A child that may write no file beyond a size, as if the disk ended there."""
+    objects = [f"--point={x},50:{x}" for x in (20, 40, 60, 80)]
+    arguments = ["track", str(frames), *objects, "--format", "jsonl", "--quiet"]
+    assert samgraph(*arguments, "-o", "whole").code == 0
+    whole = Path("whole/frames.jsonl").read_bytes()
+    first, second, *_ = whole.splitlines(keepends=True)
+    limit = len(first) + len(second) // 2
+    assert Path("whole/run.json").stat().st_size < limit
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));"
         "from samgraph.cli.main import main; main(sys.argv[1:])"
     )
-    arguments = ["track", str(frames), *BOX, "-o", "out", "--format", "jsonl", "--quiet"]
 
     child = subprocess.run(
-        [sys.executable, "-c", code, *arguments, "--model", str(weights)],
+        [sys.executable, "-c", code, *arguments, "-o", "out", "--model", str(weights)],
         capture_output=True,
         text=True,
         check=False,
@@ -273,7 +281,9 @@ def test_a_full_disk_is_an_error_and_what_was_written_stays(frames: Path, weight
 
     assert child.returncode == 2, child.stderr
     assert "`out/frames.jsonl` cannot be written" in child.stderr
-    assert 0 < len(journal("out")) < FRAMES
+    assert Path("out/frames.jsonl").read_bytes() == first
+    assert samgraph(*arguments, "-o", "out", "--resume").code == 0
+    assert contents("out") == contents("whole")
 
 
 def test_progress_tells_rate_and_time_left() -> None:

@@ -16,7 +16,7 @@ import pytest
 from samgraph.engines.openvino import bf16
 from samgraph.errors import SamgraphWarning
 from samgraph.runtime import CompileOptions, Session
-from tests.tolerances import EXACT_NODE
+from tests.tolerances import EXACT_NODE, OP_BF16
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "test"
@@ -50,6 +50,10 @@ def in_bf16() -> dict[str, Any]:
 
 def test_every_op_is_within_the_tolerance_of_bf16(in_bf16: dict[str, Any]) -> None:
     assert in_bf16["problems"] == []
+
+
+def test_masks_of_every_origin_are_right(in_bf16: dict[str, Any]) -> None:
+    assert max(in_bf16["masks"].values()) < OP_BF16[0], in_bf16["masks"]
 
 
 def test_exact_nodes_stay_in_float32_and_others_do_not(in_bf16: dict[str, Any]) -> None:

@@ -116,7 +116,8 @@ def test_a_result_that_nobody_reads_does_not_confuse_a_pass() -> None:
     graph = builder.finish(y=q)
 
     for step in PASSES.values():
-        assert len(optimise(graph, [step])) == 0
+        optimise(graph, [step])
+    assert len(optimise(graph, passes_for("openvino"))) == 0
 
 
 def test_a_pass_that_lies_about_a_type_is_named() -> None:

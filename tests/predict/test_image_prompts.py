@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from samgraph.errors import PromptError
 from samgraph.predict.prompting import assemble, join, read_prompts
@@ -60,8 +62,24 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner, inner),
+    max_leaves=12,
+)
+
+
 def read(**given: Any) -> Any:
     return read_prompts(SIZE_HW, SIDE, **given)
+
+
+@given(st.dictionaries(st.sampled_from(["points", "labels", "box", "boxes", "mask"]), JUNK))
+def test_junk_is_a_prompt_or_a_prompt_error(junk: dict[str, Any]) -> None:
+    try:
+        prompts = read(**junk)
+    except PromptError:
+        return
+    assert all(len(prompt.points) == len(prompt.labels) for prompt in prompts)
 
 
 @pytest.mark.parametrize("name", BAD)

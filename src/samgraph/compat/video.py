@@ -50,6 +50,7 @@ from samgraph.predict.memory_bank import Moment, Recalled, ReferencePolicy, reca
 from samgraph.predict.object_prompts import scaled, squeezed_mask
 from samgraph.predict.overlaps import without_overlaps
 from samgraph.predict.tracker import Clicks, Features, Tracker
+from samgraph.sam2.config import Sam2Config
 from samgraph.sam2.loading import Source, load_model
 from samgraph.sam2.model import Sam2Model
 
@@ -342,7 +343,7 @@ class SAM2VideoPredictor:
 
 
 def build_sam2_video_predictor(
-    config_file: str,
+    config_file: str | Sam2Config,
     ckpt_path: Source | None = None,
     device: str = "auto",
     mode: str = "eval",

@@ -180,6 +180,13 @@ class Graph:
         """Note that `verify` found nothing wrong."""
         self._cache["verified"] = True
 
+    def has(self, *ops: str) -> bool:
+        """Whether any node is of one of these ops; a pass that looks for them need not begin."""
+        found = self._cache.get("ops")
+        if found is None:
+            found = self._cache["ops"] = {node.op for node in self.nodes}
+        return not found.isdisjoint(ops)  # type: ignore[attr-defined]  # the cache holds what its key says
+
     def use_counts(self) -> dict[str, int]:
         """How often each value is read, outputs included."""
         counts: dict[str, int] = {}

@@ -16,6 +16,8 @@ from samgraph.passes.rewriter import Rewriter
 
 def absorb_value_projection(graph: Graph) -> Graph:
     """Rewrite each attention whose value is a wider projection."""
+    if not graph.has("attention"):
+        return graph
     rewriter = Rewriter(graph)
     uses = graph.use_counts()
     readers = {value.name: node for node in graph for value in node.inputs}

@@ -36,7 +36,8 @@ class _Parts:
 
 def fuse_attention(graph: Graph) -> Graph:
     """First the products and the softmax, then the heads."""
-    return _join_heads(_fuse(graph))
+    fused = _fuse(graph) if graph.has("softmax") else graph
+    return _join_heads(fused) if fused.has("attention") else fused
 
 
 def _fuse(graph: Graph) -> Graph:

@@ -15,6 +15,8 @@ _ACTIVATIONS = ("relu", "gelu", "sigmoid")
 
 def fuse_linear_activation(graph: Graph) -> Graph:
     """Join each activation with the linear map before it."""
+    if not graph.has(*_ACTIVATIONS):
+        return graph
     rewriter = Rewriter(graph)
     uses = graph.use_counts()
     for node in graph:

@@ -16,6 +16,8 @@ _CHANNELS_SECOND = (0, 3, 1, 2)
 
 def pointwise_to_linear(graph: Graph) -> Graph:
     """Rewrite each 1 x 1 convolution whose image was transposed from channels last."""
+    if not graph.has("conv2d"):
+        return graph
     rewriter = Rewriter(graph)
     for node in graph:
         moved = rewriter.maker(rewriter.new(node.inputs[0])) if _is_pointwise(node) else None

@@ -10,13 +10,17 @@ return y=%3
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
+_MOVING = ("reshape", "transpose", "expand", "cast")
+
 
 def simplify_movement(graph: Graph) -> Graph:
     """Walk forward, so that chains fold step by step."""
+    if not graph.has(*_MOVING):
+        return graph
     rewriter = Rewriter(graph)
     for node in graph:
         result = rewriter.keep(node)
-        if node.op in ("reshape", "transpose", "expand", "cast"):
+        if node.op in _MOVING:
             rewriter.replace(node.result, _simpler(rewriter, node, result))
     return rewriter.finish()
 

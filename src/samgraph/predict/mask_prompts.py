@@ -28,8 +28,11 @@ def read_masks(mask: Any, size_hw: tuple[int, int], mask_size: int) -> list[Floa
 
 
 def _read(mask: Any, size_hw: tuple[int, int], mask_size: int) -> list[Floats]:
-    array = np.asarray(mask)
     side = (mask_size, mask_size)
+    try:
+        array = np.asarray(mask)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise PromptError("the mask is not an array", got=type(mask).__name__) from error
     if array.dtype.kind not in "biuf" or array.ndim < 2 or array.ndim > 4:
         raise _wrong_mask(array, size_hw, mask_size)
     if array.ndim == 4 and array.shape[1] == 1:

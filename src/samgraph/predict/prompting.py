@@ -229,8 +229,8 @@ def _wrong_labels(labels: Any, clicks: list[Floats]) -> PromptError:
     count = sum(map(len, clicks))
     try:
         given = str(sum(np.size(some) for some in labels))
-    except TypeError:
-        given = type(labels).__name__
+    except (TypeError, ValueError):
+        given = f"other than {count}"
     return PromptError(
         "every point needs a label", got=f"{count} points, {given} labels", expected="as many"
     )

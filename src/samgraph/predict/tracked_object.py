@@ -11,7 +11,7 @@ from samgraph.predict.object_prompts import ObjectId, Prompt
 from samgraph.predict.tracker import Outcome
 
 # What a kept result takes beside its mask: a record and its place in a table.
-RECORD_BYTES = 400
+RECORD_BYTES = 700
 
 
 @dataclass(slots=True)

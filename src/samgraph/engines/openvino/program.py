@@ -52,20 +52,21 @@ class Stage:
     """One compiled model and its idle requests; each thread that runs takes one."""
 
     def __init__(self, plan: StagePlan, compiled: Any) -> None:
-        self.plan, self.compiled = plan, compiled
+        self.compiled = compiled
+        self._inputs, self._outputs = plan.inputs, tuple(enumerate(plan.outputs))
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def run(self, values: Mapping[str, Array]) -> list[Array]:
-        """The values of the outputs, in order, as arrays of the caller's own."""
+    def run(self, values: dict[str, Array]) -> None:
+        """Read the inputs from `values` and put the outputs there, in memory of their own."""
         try:
             request = self._idle.get_nowait()
         except queue.Empty:
             request = self.compiled.create_infer_request()
-        arrays = [values[name] for name in self.plan.inputs]
+        arrays = [values[name] for name in self._inputs]
         results = request.infer(arrays, share_inputs=True, share_outputs=True)
-        copies = [results[i].copy() for i in range(len(self.plan.outputs))]
+        for place, name in self._outputs:
+            values[name] = results[place].copy()
         self._idle.put(request)
-        return copies
 
 
 class OpenVinoProgram:
@@ -86,7 +87,7 @@ class OpenVinoProgram:
         values = dict(inputs)
         try:
             for stage in self._stages:
-                values.update(zip(stage.plan.outputs, stage.run(values), strict=True))
+                stage.run(values)
         except RuntimeError as error:
             raise EngineError("OpenVINO could not run the graph", got=first_line(error)) from error
         return {
