@@ -27,7 +27,7 @@ def arguments(case: dict[str, Any], image: EncodedImage, fed_back: Any = None) -
     given = {
         "points": case.get("point_coords"),
         "labels": case.get("point_labels"),
-        "box": box if np.ndim(box) == 1 else None,
+        "box": box if np.ndim(box) == 1 and len(box) else None,
         "boxes": box if np.ndim(box) == 2 else None,
         "mask": fed_back,
         "multimask": case["multimask_output"],

@@ -120,7 +120,8 @@ def _masks(mask: Any, side: int) -> Floats:
 def _numbers(values: Any, what: str) -> Floats:
     """Whatever holds numbers, tensors in main memory included."""
     try:
-        array = np.asarray(values).astype(np.float32)
+        with np.errstate(over="ignore"):
+            array = np.asarray(values).astype(np.float32)
     except (TypeError, ValueError, RuntimeError) as error:
         raise PromptError(f"`{what}` are not numbers", got=type(values).__name__) from error
     if not np.isfinite(array).all():

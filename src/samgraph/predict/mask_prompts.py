@@ -44,7 +44,8 @@ def _read(mask: Any, size_hw: tuple[int, int], mask_size: int) -> list[Floats]:
         raise _wrong_mask(array, size_hw, mask_size)
     if is_drawn:
         return [drawn_mask(one > 0, mask_size) for one in array]
-    wide = array.astype(np.float32)
+    with np.errstate(over="ignore"):
+        wide = array.astype(np.float32)
     if not np.isfinite(wide).all():
         raise PromptError("the mask holds a value that is not a finite number")
     return list(wide)

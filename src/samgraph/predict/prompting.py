@@ -283,7 +283,8 @@ def _numbers(values: Any, what: str) -> Floats:
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
             array = array.astype(np.float64)
-        wide = array.astype(np.float32)
+        with np.errstate(over="ignore"):
+            wide = array.astype(np.float32)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise PromptError(f"`{what}` are not numbers", got=_shown(values)) from error
     if not np.isfinite(wide).all():
