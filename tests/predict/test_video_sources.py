@@ -11,6 +11,7 @@ import pytest
 
 from samgraph.errors import OptionError, PromptError, VideoError
 from samgraph.media.images import encode_image
+from samgraph.media.video_writer import VideoWriter
 from samgraph.predict.video import Video, open_video
 from tests.golden import scenes
 from tests.predict.models import tiny_model
@@ -35,6 +36,21 @@ def test_a_list_an_array_a_folder_and_an_iterator_are_the_same(tmp_path: Path) -
             np.testing.assert_array_equal(low, expected[number])
     for number, low in tracked(iter(frames), length=4).items():
         np.testing.assert_array_equal(low, expected[number])
+
+
+def test_a_video_file_has_times(tmp_path: Path) -> None:
+    path = tmp_path / "clip.mp4"
+    with VideoWriter(path, (scenes.HEIGHT, scenes.WIDTH), rate=25) as film:
+        for frame in scenes.frames(6):
+            film.write(frame)
+
+    with open_video(tiny_model(), path) as video:
+        video.add(frame=np.int64(2), object=1, box=BOX)
+        results = list(video.track(both=True))
+
+    assert [result.index for result in results] == [2, 3, 4, 5, 1, 0]
+    assert [result.time for result in results] == pytest.approx([0.08, 0.12, 0.16, 0.2, 0.04, 0])
+    assert video.origin == str(path)
 
 
 def test_an_iterator_is_read_as_it_is_tracked() -> None:

@@ -21,6 +21,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from samgraph.errors import OptionError, PromptError
@@ -135,8 +136,7 @@ class Video:
         Raises:
             PromptError: The prompt makes no sense on this video.
         """
-        name = checked_object(object)
-        self._check_frame(frame)
+        name, frame = checked_object(object), self._checked_frame(frame)
         given = checked_prompt(self.size_hw, points=points, labels=labels, box=box, mask=mask)
         self.follower.prompt(name, frame, given, self.size_hw, replace=replace)
         return self._result(frame, self.follower.answers_on(frame))
@@ -193,17 +193,15 @@ class Video:
             )
         if both and reverse:
             raise OptionError("`both` has both directions", got="reverse=True as well")
-        for frame in (start, end):
-            if frame is not None:
-                self._check_frame(frame)
-        begin = self.first_frame(reverse) if start is None else start
-        runs = [(begin, end, reverse)]
+        last = None if end is None else self._checked_frame(end)
+        begin = self.first_frame(reverse) if start is None else self._checked_frame(start)
+        runs = [(begin, last, reverse)]
         if both and begin > 0:
             runs.append((begin - 1, 0, True))
         return (
             result
-            for first, last, is_reverse in runs
-            for result in self._run(first, last, is_reverse, logits, images)
+            for first, final, is_reverse in runs
+            for result in self._run(first, final, is_reverse, logits, images)
         )
 
     def first_frame(self, reverse: bool = False) -> int:
@@ -318,15 +316,16 @@ class Video:
             return end
         return known - 1 if end is None else min(end, known - 1)
 
-    def _check_frame(self, frame: int) -> None:
+    def _checked_frame(self, frame: int) -> int:
         known = self.source.length
-        if isinstance(frame, bool) or not isinstance(frame, int):
+        if isinstance(frame, bool) or not isinstance(frame, int | np.integer):
             raise PromptError("a frame is named by its number", got=f"a {type(frame).__name__}")
         if frame < 0 or (known is not None and frame >= known):
             raise PromptError(
                 f"there is no frame {frame}",
                 expected="0 or more" if known is None else f"0 to {known - 1}",
             )
+        return int(frame)
 
 
 def open_video(
