@@ -140,6 +140,15 @@ def test_a_batch_goes_on_after_a_bad_file(folder: Path, samgraph: Command) -> No
     assert done.err.endswith("2 of 4 images failed: `bad.png`, `none.png`\n")
 
 
+def test_one_picture_has_no_room_for_many_images(folder: Path, samgraph: Command) -> None:
+    done = samgraph("segment", "a.png", "b.png", "--point", "40,50", "-o", "one.png")
+
+    assert done.code == 2
+    assert "`one.png` has room for one image as png" in done.err
+    assert "name a folder: `-o one/`" in done.err
+    assert not (folder / "one.png").exists()
+
+
 def test_only_bad_files_are_bad_input(folder: Path, samgraph: Command) -> None:
     assert samgraph("segment", "bad.png", "--point", "40,50").code == 2
     assert samgraph("segment", "bad.png", "none.png", "--point", "40,50").code == 2
@@ -188,6 +197,7 @@ BAD = {
     "a point outside": (("--point", "500,5"), "is outside the image"),
     "a box upside down": (("--box", "60,60,10,10"), "is upside down"),
     "points and boxes": (("--point", "4,5", "--box", "1,2,3,4", "--box", "5,6,7,8"), "one object"),
+    "no suffix": (("--point", "4,5", "-o", "out"), "end it with a slash: `-o out/`"),
     "an unknown suffix": (("--point", "4,5", "-o", "out.xyz"), "does not say what to write"),
     "a wrong suffix": (("--point", "4,5", "-o", "a.jpg", "--format", "coco"), "cannot hold"),
     "a missing folder": (("--point", "4,5", "-o", "no/such/m.png"), "mkdir -p"),

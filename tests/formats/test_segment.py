@@ -20,6 +20,13 @@ def test_a_segment_knows_its_box_and_area_from_its_mask() -> None:
     assert json.dumps([segment.score, segment.object_id]) == "[0.5, 4]"
 
 
+def test_a_segment_prints_without_its_runs() -> None:
+    segment = Segment.from_mask(np.ones((3, 4), np.bool_), label="cup", score=0.5)
+
+    assert "label='cup', score=0.5" in repr(segment)
+    assert "counts" not in repr(segment)
+
+
 def test_labels_are_in_order_of_first_use() -> None:
     unnamed = SegmentedImage("a", (5, 8), (Segment.from_mask(RING),))
 

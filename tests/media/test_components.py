@@ -1,4 +1,3 @@
-import time
 from itertools import product
 from typing import Literal
 
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from samgraph.errors import ImageError, OptionError
 from samgraph.media.components import connected_components, drop_specks, fill_holes, smooth
-from tests.media.shapes import Mask, discs, masks, picture
+from tests.media.shapes import Mask, masks, picture
 
 
 def flooded(mask: Mask, connectivity: int) -> NDArray[np.int64]:
@@ -123,15 +122,6 @@ def test_smoothing_is_a_count_of_each_window(mask: Mask) -> None:
     assert np.array_equal(smooth(mask, 2), expected)
 
 
-def test_a_megapixel_takes_milliseconds() -> None:
-    mask = discs(3, size=1024, count=12)
-
-    start = time.process_time()
-    connected_components(mask)
-
-    assert time.process_time() - start < 0.1  # 4 ms, 2026-11
-
-
 def test_bad_arguments_are_named() -> None:
     with pytest.raises(OptionError, match="unknown connectivity"):
         connected_components(picture("#"), 5)  # type: ignore[arg-type]  # that is what is tested
@@ -139,3 +129,5 @@ def test_bad_arguments_are_named() -> None:
         fill_holes(np.zeros((2, 2, 2), np.bool_), 1)
     with pytest.raises(OptionError, match="a radius is not negative"):
         smooth(picture("#"), -1)
+    with pytest.raises(OptionError, match="a radius is a whole number"):
+        smooth(picture("#"), 1.5)  # type: ignore[arg-type]  # that is what is tested

@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,29 +45,25 @@ def test_runs_go_down_the_columns_and_begin_with_background() -> None:
     assert rle.to_json(rle.encode(mask)) == {"size": [2, 3], "counts": "033"}
 
 
-def test_large_masks_agree_with_pycocotools() -> None:
-    stack = np.stack([discs(seed, size=301) for seed in range(70)])
+@pytest.mark.parametrize("size", [301, 304])
+def test_large_masks_agree_with_pycocotools(size: int) -> None:
+    stack = np.stack([discs(seed, size=size) for seed in range(70)])
 
     ours = rle.encode_many(stack)
 
     assert ours == [coco.encode(np.asfortranarray(mask)) for mask in stack]
-    assert rle.encode_packed(np.packbits(stack, axis=-1), 301) == ours
     assert all(np.array_equal(rle.decode(one), mask) for one, mask in zip(ours, stack, strict=True))
+
+
+def test_masks_may_lie_in_memory_as_they_like() -> None:
+    mask = discs(3, size=64)
+
+    for view in (mask.T, mask[::-1], mask[:, ::2], mask[4:, 8:40], np.asfortranarray(mask)):
+        assert rle.encode(view) == coco.encode(np.asfortranarray(view))
 
 
 def test_no_masks_have_no_encodings() -> None:
     assert rle.encode_many(np.zeros((0, 4, 4), np.bool_)) == []
-
-
-def test_a_thousand_masks_take_well_under_a_second() -> None:
-    # 0.25 s from bits and 0.42 s from bools on two busy cores, 2026-11; a tenth of it here.
-    mask = discs(1, size=1024)
-    stack = [mask] * 100
-
-    start = time.process_time()
-    rle.encode_many(stack)
-
-    assert time.process_time() - start < 0.5
 
 
 @pytest.mark.parametrize(

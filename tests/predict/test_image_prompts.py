@@ -24,6 +24,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "not a number": ({"points": [(NAN, 5)]}, "not a finite number"),
     "endless": ({"points": [(INF, 5)]}, "not a finite number"),
     "words": ({"points": [("a", "b")]}, "`points` are not numbers"),
+    "complex numbers": ({"points": [(1 + 2j, 3)]}, "`points` are not numbers"),
     "three coordinates": ({"points": [(1, 2, 3)]}, "pairs of x and y"),
     "a number": ({"points": 5}, "pairs of x and y"),
     "too few labels": ({"points": [(1, 2), (3, 4)], "labels": [1]}, "2 points, 1 labels"),

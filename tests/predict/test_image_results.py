@@ -216,7 +216,7 @@ def test_show_opens_a_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("path", "kind", "message"),
     [
-        ("out", None, "does not say what to write"),
+        ("out", None, r"name it `.*out\.png`"),
         ("out.gif", None, "does not say what to write"),
         ("out.jpg", "png", "cannot hold the format png"),
         ("out.jpg", "cutout", "cannot hold the format cutout"),
@@ -232,6 +232,12 @@ def test_a_result_that_cannot_be_written_says_why(
         drawn().save(tmp_path / path, kind)
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("threshold", [float("nan"), float("inf"), "high", None])
+def test_a_threshold_is_a_number(threshold: Any) -> None:
+    with pytest.raises(OptionError, match="a threshold is a number"):
+        encoded().predict(points=[(40, 50)], threshold=threshold)
 
 
 def test_an_unknown_format_is_refused() -> None:

@@ -79,6 +79,17 @@ def test_prompts_must_be_given_for_each_image(images: EncodedImages) -> None:
     assert any("image 2" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.parametrize("source", ["a.png", Path("a.png"), b"a", scenes.frame(0)])
+def test_one_image_is_not_a_list_of_them(source: Any) -> None:
+    with pytest.raises(ImageError, match=r"for one image there is `model\.image`"):
+        model().images(source)
+
+
+def test_a_misspelt_prompt_is_told_by_its_name(images: EncodedImages) -> None:
+    with pytest.raises(TypeError, match=r"predict\(\) got an unexpected keyword argument 'pionts'"):
+        images.predict(pionts=[])  # type: ignore[call-arg]  # that is what is tested
+
+
 def test_settings_without_sense_are_refused() -> None:
     with pytest.raises(OptionError, match="at least one image"):
         model().images([], batch=0)

@@ -103,6 +103,7 @@ class Outputs:
         self.kind = _kind(wish, default, is_folder=self._folder is not None)
         if wish.out == STREAM and len(sources) > 1 and self.kind not in JOINED:
             raise click.UsageError(f"standard output takes one image as {self.kind}")
+        self._check_room(len(sources))
         self._joined: list[SegmentedImage] = []
         self._used: dict[Path, str] = {}
 
@@ -110,6 +111,16 @@ class Outputs:
     def writes(self) -> bool:
         """Whether anything is written at all: a summary as JSON may be all that is wanted."""
         return self.wish.out is not None or not self.wish.as_json
+
+    def _check_room(self, count: int) -> None:
+        """Refuse one file for many images where it can hold only one."""
+        out = self.wish.out
+        if count > 1 and out not in (None, STREAM) and not self._folder and self.kind not in JOINED:
+            raise OutputError(
+                f"`{out}` has room for one image as {self.kind}",
+                got=f"{count} images",
+                hint=f"name a folder: `-o {Path(out or '').stem}/`",
+            )
 
     def add(self, result: Segmentation) -> list[str]:
         """Write a result, or keep it for the file that holds all; what was written."""
@@ -278,7 +289,11 @@ def _folder(out: str | None, count: int) -> Path | None:
 def _kind(wish: Wish, default: str, *, is_folder: bool) -> str:
     if wish.out is None or wish.out == STREAM or is_folder:
         return wish.format or default
-    return rendering.format_for(wish.out, wish.format)
+    try:
+        return rendering.format_for(wish.out, wish.format)
+    except OutputError as error:
+        hint = f"to name a folder, end it with a slash: `-o {wish.out}/`"
+        raise OutputError(error.what, got=error.got, expected=error.expected, hint=hint) from error
 
 
 def _made(folder: Path) -> Path:

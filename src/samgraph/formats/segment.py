@@ -1,7 +1,7 @@
 """What all the formats have in common: one segment, and one image with its segments."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 import numpy as np
@@ -24,7 +24,7 @@ class Segment:
     `crop_xyxy` the part of the image it was looked for in.
     """
 
-    rle: Rle
+    rle: Rle = field(repr=False)
     label: str | None = None
     score: float | None = None
     stability: float | None = None

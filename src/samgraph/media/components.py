@@ -65,6 +65,8 @@ def smooth(mask: Mask, radius: int) -> Mask:
     At the border only the part of the square inside the image votes; a tie changes nothing.
     """
     _check_mask(mask)
+    if not isinstance(radius, int | np.integer):
+        raise OptionError("a radius is a whole number of pixels", got=radius)
     if radius < 0:
         raise OptionError("a radius is not negative", got=radius)
     if radius == 0:

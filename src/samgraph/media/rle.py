@@ -7,11 +7,11 @@ where the top left pixel is set). There are two ways to write the runs down:
 * *compressed*, the usual one: each run from the fourth on minus the run two before, in groups of
   five bits, least first, bit 5 saying "more", plus 48 so that it is text.
 
-Finding the runs does not need the mask turned: rows are packed to bits, each is compared with the
-row above, and the few changes are sorted by column. A 1024 x 1024 mask takes 0.2 ms.
+Finding the runs does not need the mask turned: each row is compared with the row above, eight
+pixels at once, and the few changes are sorted by column. A 1024 x 1024 mask takes 0.4 ms.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Any, TypedDict
 
@@ -43,18 +43,14 @@ def encode(mask: Mask) -> Rle:
 
 def encode_many(masks: Iterable[Mask]) -> list[Rle]:
     """The encodings of many masks: an array [N, H, W], or any iterable of [H, W]."""
-    return _encode_runs((*_check_mask(mask), np.packbits(mask, axis=1)) for mask in masks)
-
-
-def encode_packed(packed: NDArray[np.uint8], width: int) -> list[Rle]:
-    """The encodings of masks held as bits: `np.packbits(masks, axis=-1)`, [N, H, ceil(W / 8)]."""
-    if packed.ndim != 3 or packed.dtype != np.uint8 or packed.shape[2] != -(-width // 8):
-        raise ImageError(
-            f"these are not packed masks of width {width}",
-            got=f"{packed.dtype}{list(packed.shape)}",
-            expected=f"uint8[N, H, {-(-width // 8)}]",
-        )
-    return _encode_runs((packed.shape[1], width, bits) for bits in packed)
+    made = ((*_check_mask(mask), _runs(mask)) for mask in masks)
+    out: list[Rle] = []
+    while batch := list(islice(made, BATCH)):  # the text is made for a batch at once
+        counts = [runs for _, _, runs in batch]
+        texts = _strings(np.concatenate(counts), [len(runs) for runs in counts])
+        for (height, width, _), text in zip(batch, texts, strict=True):
+            out.append({"size": [height, width], "counts": text})
+    return out
 
 
 def decode(rle: Mapping[str, Any], *, max_pixels: int = MAX_PIXELS) -> Mask:
@@ -166,33 +162,24 @@ def string_to_counts(text: str | bytes) -> Counts:
     return values
 
 
-def _encode_runs(masks: Iterator[tuple[int, int, NDArray[np.uint8]]]) -> list[Rle]:
-    """Encode (height, width, packed rows), many at a time: the text is made for a batch at once."""
-    out: list[Rle] = []
-    while batch := list(islice(masks, BATCH)):
-        runs = [_runs(*mask) for mask in batch]
-        texts = _strings(np.concatenate(runs), [len(counts) for counts in runs])
-        for (height, width, _), text in zip(batch, texts, strict=True):
-            out.append({"size": [height, width], "counts": text})
-    return out
-
-
-def _runs(height: int, width: int, packed: NDArray[np.uint8]) -> Counts:
-    """The runs of a mask given as packed rows [H, ceil(W / 8)]."""
-    row_bytes = packed.shape[1]
-    changed = np.zeros(-(-(height - 1) * row_bytes // 8), np.uint64)
-    flat = changed.view(np.uint8)[: (height - 1) * row_bytes]
-    np.bitwise_xor(packed[1:], packed[:-1], out=flat.reshape(height - 1, row_bytes))
-    words = np.flatnonzero(changed != 0)
-    bits = np.unpackbits(changed[words].view(np.uint8)).view(np.bool_)
-    hits = np.flatnonzero(bits)
-    row, column = np.divmod(words[hits >> 6] * 64 + (hits & 63), row_bytes * 8)
-    top, bottom = np.unpackbits(packed[[0, -1]], axis=1, count=width)
-    wrapped = (np.flatnonzero(top[1:] != bottom[:-1]) + 1) * height
-    changes = np.concatenate([column * height + row + 1, wrapped, [0, height * width]])
+def _runs(mask: Mask) -> Counts:
+    """The runs of a mask, column by column, beginning with background."""
+    height, width = mask.shape
+    columns = -(-width // 8) * 8
+    if columns != width:
+        mask = np.pad(mask, ((0, 0), (0, columns - width)))
+    eights = np.ascontiguousarray(mask).view(np.uint64).reshape(-1)
+    above, below = eights[: -columns // 8], eights[columns // 8 :]
+    places = np.flatnonzero(above != below)
+    hits = np.flatnonzero((above[places] ^ below[places]).view(np.bool_))
+    flat = places[hits >> 3] * 8 + (hits & 7)
+    row = flat // columns  # divmod would take five times as long
+    wrapped = np.flatnonzero(mask[0, 1:width] != mask[-1, : width - 1]) + 1
+    inner = (flat - row * columns) * height + row + 1
+    changes = np.concatenate([inner, wrapped * height, [0, height * width]])
     changes.sort()
     counts = np.diff(changes)
-    return np.concatenate([[0], counts]) if top[0] else counts
+    return np.concatenate([[0], counts]) if mask[0, 0] else counts
 
 
 def _strings(counts: Counts, lengths: Sequence[int]) -> list[bytes]:
@@ -203,12 +190,14 @@ def _strings(counts: Counts, lengths: Sequence[int]) -> list[bytes]:
     values[2:] -= np.where(place[2:] > 2, counts[:-2], 0)
     groups = 1 + np.searchsorted(GROUP_LIMITS, np.where(values < 0, ~values, values), side="right")
     ends = np.cumsum(groups)
-    index = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - groups, groups)
-    more = index < np.repeat(groups - 1, groups)
-    symbols = ((np.repeat(values, groups) >> (5 * index)) & 31) + 32 * more + 48
-    text = symbols.astype(np.uint8).tobytes()
+    starts = ends - groups
+    text = np.empty(int(groups.sum()), np.uint8)
+    while len(values):  # a group of bits of every number that has one left
+        more = groups > 1
+        text[starts] = (values & 31) + np.where(more, 80, 48)
+        values, starts, groups = values[more] >> 5, starts[more] + 1, groups[more] - 1
     edges = [0, *(ends[stops - 1].tolist() if len(ends) else [0] * len(lengths))]
-    return [text[start:stop] for start, stop in pairwise(edges)]
+    return [text[start:stop].tobytes() for start, stop in pairwise(edges)]
 
 
 def _listed_counts(counts: object) -> Counts:

@@ -1,7 +1,7 @@
 """Candidates for automatic masks: which masks are good enough, and which say the same.
 
 A mask is looked at once, at the size of its crop, and only where it may be: its stability is
-counted, its bits are packed, and what is kept is run-length encoded at once.
+counted, and what is kept is run-length encoded at once.
 """
 
 import math
@@ -172,11 +172,9 @@ def _was_cut(box: Box, crop: Crop, size_hw: tuple[int, int]) -> bool:
 
 
 def _encode(look: _Look, crop: Crop, size_hw: tuple[int, int]) -> Rle:
-    """The mask in the whole image, by way of its packed bits."""
-    height, width = size_hw
-    bits = np.zeros((1, height, -(-width // 8)), np.uint8)
+    """The mask in the whole image."""
+    mask = np.zeros(size_hw, np.bool_)
+    height, width = look.pixels.shape
     x, y = crop.left + look.left, crop.top + look.top
-    padded = np.pad(look.pixels, ((0, 0), (x % 8, 0)))
-    packed = np.packbits(padded, axis=1)
-    bits[0, y : y + len(packed), x // 8 : x // 8 + packed.shape[1]] = packed
-    return run_lengths.encode_packed(bits, width)[0]
+    mask[y : y + height, x : x + width] = look.pixels
+    return run_lengths.encode(mask)

@@ -4,8 +4,11 @@ images = model.images(["a.jpg", "b.jpg"])
 results = images.predict(points=[[(500, 375)], [(20, 30), (40, 50)]])
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, get_args, overload
+
+import numpy as np
 
 from samgraph.errors import ImageError, OptionError, PromptError
 from samgraph.media.images import MAX_PIXELS, read_image
@@ -17,6 +20,7 @@ from samgraph.predict.result import Result
 from samgraph.sam2.model import Sam2Model
 
 OnError: TypeAlias = Literal["raise", "skip"]
+Prompts: TypeAlias = Sequence[Any] | None
 
 
 class EncodedImages(Sequence[EncodedImage]):
@@ -47,16 +51,25 @@ class EncodedImages(Sequence[EncodedImage]):
         return iter(self._images)
 
     def predict(
-        self, *, multimask: bool = True, threshold: float = 0.0, **prompts: Sequence[Any] | None
+        self,
+        points: Prompts = None,
+        labels: Prompts = None,
+        box: Prompts = None,
+        boxes: Prompts = None,
+        mask: Prompts = None,
+        *,
+        multimask: bool = True,
+        threshold: float = 0.0,
     ) -> list[Result]:
         """A result for each image.
 
-        `points`, `labels`, `box`, `boxes` and `mask` each take a list with one entry an image: what
-        `EncodedImage.predict` takes, or None. The decoder runs on prompts of all images together.
+        Each prompt is a list with one entry an image: what `EncodedImage.predict` takes, or None.
+        The decoder runs on prompts of all images together.
 
         Raises:
             PromptError: A prompt is missing, malformed, or not in its image.
         """
+        prompts = {"points": points, "labels": labels, "box": box, "boxes": boxes, "mask": mask}
         batches = [self._batch(i, prompts) for i in range(len(self))]
         if not batches:
             return []
@@ -73,7 +86,7 @@ class EncodedImages(Sequence[EncodedImage]):
             start += len(batch)
         return results
 
-    def _batch(self, index: int, prompts: dict[str, Sequence[Any] | None]) -> PromptBatch:
+    def _batch(self, index: int, prompts: dict[str, Prompts]) -> PromptBatch:
         """The prompts of one image."""
         config, size_hw = self.core.config, self._images[index].size_hw
         own = {name: _entry(name, given, index, len(self)) for name, given in prompts.items()}
@@ -110,6 +123,12 @@ def encode_images(
         raise OptionError("a batch has at least one image", got=batch)
     if on_error not in get_args(OnError):
         raise OptionError(f"cannot `{on_error}` on an error", expected=", ".join(get_args(OnError)))
+    if isinstance(sources, str | bytes | os.PathLike | np.ndarray):
+        raise ImageError(
+            "`model.images` takes a list",
+            got=type(sources).__name__,
+            hint="for one image there is `model.image`",
+        )
     pictures, failures = _read(sources, on_error, max_pixels)
     encoded = []
     for start in range(0, len(pictures), batch):
@@ -137,7 +156,7 @@ def _read(
     return pictures, failures
 
 
-def _entry(name: str, given: Sequence[Any] | None, index: int, count: int) -> Any:
+def _entry(name: str, given: Prompts, index: int, count: int) -> Any:
     """What was given for one image."""
     if given is None:
         return None

@@ -281,6 +281,8 @@ def _numbers(values: Any, what: str) -> Floats:
     """Finite numbers as float32."""
     try:
         array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise TypeError("complex")
         if array.dtype.kind not in "biuf":
             array = array.astype(np.float64)
         with np.errstate(over="ignore"):

@@ -70,7 +70,7 @@ def format_for(path: str, wanted: str | None) -> str:
                 f"`{path}` does not say what to write",
                 got=suffix or "no suffix",
                 expected=".png, .jpg, .webp, .json or .txt",
-                hint='or say it: `format="png"`',
+                hint=f"name it `{path}.png`",
             )
         return found
     if wanted not in FORMATS:

@@ -6,12 +6,15 @@ result.best.masks[0]                # bool [H, W]
 result.save("out.png"); result.save("out.png", "cutout"); result.save("out.json")
 """
 
+import math
 from collections.abc import Callable, Iterator
+from numbers import Real
 from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.errors import OptionError
 from samgraph.formats.segment import Segment
 from samgraph.media import rle
 from samgraph.media.masks import drop_specks, fill_holes, mask_areas, masks_to_boxes, smooth
@@ -53,12 +56,18 @@ class Result(Segmentation):
 
     @classmethod
     def of(cls, answers: Answers, picture: Picture, threshold: float = 0.0) -> "Result":
-        """The answers to N prompts, M masks each, as N * M masks."""
+        """The answers to N prompts, M masks each, as N * M masks.
+
+        Raises:
+            OptionError: The threshold is not a number.
+        """
+        if not isinstance(threshold, Real) or not math.isfinite(threshold):
+            raise OptionError("a threshold is a number", got=repr(threshold))
         count, each = answers.scores.shape
         prompts = np.repeat(np.arange(count), each)
         logits = answers.logits.reshape(-1, *answers.logits.shape[2:])
         scores, stability = answers.scores.reshape(-1), answers.stability.reshape(-1)
-        return cls(picture, logits, scores, stability, prompts, threshold=threshold)
+        return cls(picture, logits, scores, stability, prompts, threshold=float(threshold))
 
     def __len__(self) -> int:
         return len(self.scores)
