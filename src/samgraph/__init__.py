@@ -1,9 +1,9 @@
 """samgraph: SAM 2 from compiled graphs.
 
 import samgraph
-model = samgraph.load("sam2.1-tiny")
-result = model.image("truck.jpg").predict(points=[(500, 375)], labels=[1])
-result.save("out.png")
+model = samgraph.load()  # the built-in model; or "sam2.1-tiny", or a checkpoint
+result = model.image("photo.jpg").predict(points=[(500, 375)])
+result.save("cutout.png", "cutout")
 """
 
 from typing import TYPE_CHECKING, Any

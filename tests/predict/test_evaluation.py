@@ -7,8 +7,8 @@ from samgraph.predict.evaluation import (
     Figures,
     boundary,
     box_of,
-    click_in,
     contour_accuracy,
+    copied_figures,
     dilate,
     mean_figures,
     region_similarity,
@@ -100,15 +100,21 @@ def test_first_and_last_frame_are_left_out_and_255_is_no_object() -> None:
     assert mean_figures(list(figures.values())).j_and_f == pytest.approx(0.75)
 
 
-def test_prompts_of_a_mask_lie_inside_and_around_it() -> None:
+def test_copying_the_first_mask_is_worth_what_it_overlaps_later() -> None:
+    frames = []
+    for left in (2, 2, 4, 20, 20):
+        labels = np.zeros((40, 40), np.uint8)
+        labels[2:6, left : left + 4] = 3
+        frames.append(labels)
+
+    figures = copied_figures(frames)
+
+    # of the three inner frames: still there, moved by half its width (8 of 24), and gone elsewhere
+    assert set(figures) == {3}
+    assert figures[3].j == pytest.approx((1 + 8 / 24 + 0) / 3)
+
+
+def test_a_box_is_tight() -> None:
     mask = square(40, 10, 5, 12) | square(40, 30, 30, 3)
 
-    x, y = click_in(mask)
-
-    assert mask[int(y), int(x)]
-    assert 12 <= x <= 20
-    assert 7 <= y <= 15
     assert box_of(mask) == (10, 5, 33, 33)
-    thin = np.zeros((10, 10), bool)
-    thin[4, 2:8] = True
-    assert click_in(thin)[1] == 4.5

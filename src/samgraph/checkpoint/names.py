@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from samgraph.checkpoint.builtin import NANO
 from samgraph.checkpoint.source_file import shown
 from samgraph.errors import CheckpointError
 
@@ -70,10 +71,10 @@ def normalise(name: str) -> str:
             return f"sam{version}-{size}"
     from difflib import get_close_matches
 
-    near = get_close_matches(text, [*BY_NAME, *SIZES], n=1, cutoff=0.5)
+    near = get_close_matches(text, [NANO.name, *BY_NAME, *SIZES], n=1, cutoff=0.5)
     raise CheckpointError(
         f"there is no released model called `{shown(name)}`",
-        expected=", ".join(BY_NAME),
+        expected=", ".join([NANO.name, *BY_NAME]),
         hint=f"did you mean `{near[0]}`?" if near else None,
     )
 

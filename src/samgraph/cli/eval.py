@@ -1,7 +1,8 @@
-"""`samgraph eval davis`: J, F and J&F on a folder laid out like DAVIS."""
+"""`samgraph eval`: quality on a data set. Here `davis`: J, F and J&F on a folder laid out so."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from samgraph.cli.eval_images import images
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.errors import SamgraphError, VideoError
 from samgraph.media.images import read_label_image
+from samgraph.predict.clicks import first_click
 from samgraph.predict.evaluation import (
     Figures,
     box_of,
-    click_in,
+    copied_figures,
     mean_figures,
     object_labels,
     sequence_figures,
@@ -27,6 +30,17 @@ from samgraph.predict.model import Model
 @click.group()
 def command() -> None:
     """Measure quality on a data set."""
+
+
+command.add_command(images)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Of one sequence, by object: the figures, and those of copying the first mask."""
+
+    found: dict[int, Figures]
+    copied: dict[int, Figures]
 
 
 @command.command()
@@ -44,14 +58,17 @@ def command() -> None:
 def davis(
     folder: Path, prompt: str, chosen: tuple[str, ...], as_json: bool, choice: ModelChoice
 ) -> None:
-    """J, F and J&F on FOLDER: JPEGImages and Annotations, with a folder a sequence."""
+    """J, F and J&F on FOLDER: JPEGImages and Annotations, with a folder a sequence.
+
+    Beside them stands what copying the first mask to every frame would give.
+    """
     sequences = list(find_sequences(folder, chosen))
     network = choice.load()
-    results: dict[str, dict[int, Figures]] = {}
+    results: dict[str, Measured] = {}
     for name, frames, annotations in sequences:
         results[name] = evaluate_sequence(network, frames, annotations, prompt)
         if not as_json:
-            click.echo(f"{name}: {_text(mean_figures(list(results[name].values())))}", err=True)
+            click.echo(f"{name}: {_text(_mean([results[name].found]))}", err=True)
     _report(results, as_json)
 
 
@@ -74,9 +91,7 @@ def find_sequences(
         yield name, images / name, annotations
 
 
-def evaluate_sequence(
-    model: Model, frames: Path, annotations: list[Path], prompt: str
-) -> dict[int, Figures]:
+def evaluate_sequence(model: Model, frames: Path, annotations: list[Path], prompt: str) -> Measured:
     """Track every object of the first annotation through a sequence and compare."""
     truth = [read_label_image(path) for path in annotations]
     labels = object_labels(truth[0])
@@ -93,14 +108,14 @@ def evaluate_sequence(
             if prompt == "mask":
                 video.add(frame=0, object=label, mask=mask)
             elif prompt == "click":
-                video.add(frame=0, object=label, points=[click_in(mask)], labels=[1])
+                video.add(frame=0, object=label, points=[first_click(mask).point])
             else:
                 video.add(frame=0, object=label, box=box_of(mask))
         found: dict[int, list[np.ndarray[Any, Any]]] = {label: [] for label in labels}
         for frame in video.track():
             for label in labels:
                 found[label].append(frame.mask(label))
-    return sequence_figures(truth, found)
+    return Measured(sequence_figures(truth, found), copied_figures(truth))
 
 
 def _only_level(folder: Path) -> Path:
@@ -113,25 +128,34 @@ def _only_level(folder: Path) -> Path:
     return folder
 
 
-def _report(results: dict[str, dict[int, Figures]], as_json: bool) -> None:
+def _report(results: dict[str, Measured], as_json: bool) -> None:
     if not results:
         raise SamgraphError("there is nothing to measure")
-    overall = mean_figures([item for figures in results.values() for item in figures.values()])
+    rows = {name: [measured] for name, measured in results.items()}
+    rows["mean over objects"] = list(results.values())
+    means = {
+        name: (_mean([one.found for one in all_of]), _mean([one.copied for one in all_of]))
+        for name, all_of in rows.items()
+    }
     if as_json:
-        rows = {
-            name: _numbers(mean_figures(list(figures.values())))
-            for name, figures in results.items()
+        numbers = {
+            name: {**_numbers(found), "copied": _numbers(copied)}
+            for name, (found, copied) in means.items()
         }
-        click.echo(json.dumps({"sequences": rows, "mean": _numbers(overall)}, indent=2))
+        overall = numbers.pop("mean over objects")
+        click.echo(json.dumps({"sequences": numbers, "mean": overall}, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("sequence", "objects", "J&F", "J", "F"):
+    for title in ("sequence", "objects", "J&F", "J", "F", "copied J&F", "copied J"):
         table.add_column(title, justify="left" if title == "sequence" else "right")
-    for name, figures in results.items():
-        mean = mean_figures(list(figures.values()))
-        table.add_row(name, str(len(figures)), *_cells(mean))
-    table.add_row("mean over objects", str(sum(map(len, results.values()))), *_cells(overall))
+    for name, (found, copied) in means.items():
+        count = sum(len(measured.found) for measured in rows[name])
+        table.add_row(name, str(count), *_cells(found), *_cells(copied)[:2])
     Console(highlight=False).print(table)
+
+
+def _mean(sequences: list[dict[int, Figures]]) -> Figures:
+    return mean_figures([item for figures in sequences for item in figures.values()])
 
 
 def _cells(figures: Figures) -> list[str]:

@@ -6,36 +6,61 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from samgraph.checkpoint import RELEASES, Release
+from samgraph.checkpoint import RELEASES, Release, builtin
 from samgraph.checkpoint.download import cache_folder, cached
+
+_QUALITY = ("box", "1 click", "5 clicks", "J")
+_LEFT = ("name", "here")
+_WHAT_FIGURES_ARE = "box and clicks: mean IoU on photographs; J: on clips; by `samgraph eval`"
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """List the models: names, sizes, what is downloaded.
+    """List the models: names, sizes, what is here, and how good the built-in one is.
 
     A model that is not here yet is downloaded when it is first used.
     """
-    rows = [_row(release) for release in RELEASES]
+    rows = [_built_in_row(), *(_row(release) for release in RELEASES)]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("name", "parameters", "download", "here", "built in"):
-        table.add_column(title, justify="right" if title in ("parameters", "download") else "left")
+    for title in ("name", "parameters", "size", "here", *_QUALITY):
+        table.add_column(title, justify="left" if title in _LEFT else "right")
     for row in rows:
-        table.add_row(
-            str(row["name"]),
-            f"{row['parameters']} M",
-            f"{row['megabytes']} MB",
-            "yes" if row["path"] else "no",
-            "yes" if row["built_in"] else "no",
-        )
+        table.add_row(*_cells(row))
     console = Console(highlight=False)
     console.print(table)
-    console.print(f"\ndownloads are kept in {cache_folder()}", soft_wrap=True)
+    console.print(f"\n{_WHAT_FIGURES_ARE}", soft_wrap=True)
+    console.print(f"downloads are kept in {cache_folder()}", soft_wrap=True)
     console.print('use one with `--model NAME`, or `samgraph.load("NAME")`')
+
+
+def _cells(row: dict[str, object]) -> list[str]:
+    here = "built in" if row["built_in"] else "yes"
+    quality = row["quality"]
+    figures = quality if isinstance(quality, dict) else {}
+    return [
+        str(row["name"]),
+        f"{row['parameters']} M",
+        f"{row['megabytes']} MB",
+        here if row["path"] else "no",
+        *(f"{figures[name]:.2f}" if name in figures else "" for name in _QUALITY),
+    ]
+
+
+def _built_in_row() -> dict[str, object]:
+    nano = builtin.NANO
+    path = builtin.FOLDER / nano.file
+    return {
+        "name": nano.name,
+        "parameters": round(nano.parameters / 1e6, 1),
+        "megabytes": round(nano.size_bytes / 1e6),
+        "path": str(path) if path.is_file() else None,
+        "built_in": True,
+        "quality": nano.quality,
+    }
 
 
 def _row(release: Release) -> dict[str, object]:
@@ -46,4 +71,5 @@ def _row(release: Release) -> dict[str, object]:
         "megabytes": round(release.approximate_bytes / 1e6),
         "path": None if path is None else str(path),
         "built_in": False,
+        "quality": None,
     }

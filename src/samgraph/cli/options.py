@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
+from samgraph.checkpoint.builtin import NANO
 from samgraph.errors import ImageError
 
 STREAM = "-"
-DEFAULT_MODEL = "sam2.1-tiny"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -56,7 +56,7 @@ class ModelChoice:
     image_size: int | None
 
     def load(self) -> Any:
-        """The model: a released one is downloaded once."""
+        """The model: the built-in one, or one that is downloaded once."""
         from samgraph.predict.model import load
 
         return load(
@@ -73,7 +73,7 @@ def model_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--model",
-        default=DEFAULT_MODEL,
+        default=NANO.name,
         show_default=True,
         metavar="NAME|PATH",
         help="A model by name (`samgraph models` lists them), or a checkpoint.",

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Mask = NDArray[np.bool_]
+BACKGROUND, IGNORED = 0, 255
 _REACH = 0.008
 
 
@@ -96,7 +97,15 @@ def sequence_figures(
 
 def object_labels(labels: NDArray[Any]) -> list[int]:
     """The objects of a label map."""
-    return [int(label) for label in np.unique(labels) if label not in (0, 255)]
+    return [int(label) for label in np.unique(labels) if label not in (BACKGROUND, IGNORED)]
+
+
+def copied_figures(truth: Sequence[NDArray[Any]]) -> dict[int, Figures]:
+    """The figures of doing nothing: every frame gets the first frame's mask."""
+    first = truth[0]
+    return sequence_figures(
+        truth, {label: [first == label] * len(truth) for label in object_labels(first)}
+    )
 
 
 def mean_figures(figures: Sequence[Figures]) -> Figures:
@@ -104,19 +113,6 @@ def mean_figures(figures: Sequence[Figures]) -> Figures:
     return Figures(
         float(np.mean([item.j for item in figures])), float(np.mean([item.f for item in figures]))
     )
-
-
-def click_in(mask: Mask) -> tuple[float, float]:
-    """A point well inside a mask: the set pixel that survives shrinking longest, as (x, y)."""
-    core, distance = mask, 1
-    while True:
-        smaller = ~dilate(~np.pad(mask, distance), distance)[distance:-distance, distance:-distance]
-        if not smaller.any():
-            break
-        core, distance = smaller, distance * 2
-    rows, columns = np.nonzero(core)
-    middle = int(np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2))
-    return float(columns[middle]) + 0.5, float(rows[middle]) + 0.5
 
 
 def box_of(mask: Mask) -> tuple[float, float, float, float]:

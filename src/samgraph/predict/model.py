@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from samgraph.errors import CheckpointError
+from samgraph.checkpoint.builtin import NANO
 from samgraph.runtime import CompileOptions
 from samgraph.sam2.config import Sam2Config
 from samgraph.sam2.loading import ConfigLike, Source, load_model, save_model
@@ -94,15 +94,12 @@ def load(
 ) -> Model:
     """A model by name ("sam2.1-tiny"), from a checkpoint file, or from a mapping of arrays.
 
-    Released weights are downloaded once and checked. The config is recognised from the file;
-    give it only for a model that is not one of the eight released ones.
+    With no source it is the built-in model, `samgraph-nano`, which needs no network. Released
+    weights are downloaded once and checked. The config is recognised from the file; give it only
+    for a model that has no name here.
     """
-    if source is None:
-        raise CheckpointError(
-            "this version has no built-in model", hint='samgraph.load("sam2.1-tiny")'
-        )
     core = load_model(
-        source,
+        NANO.name if source is None else source,
         config=config,
         device=device,
         engine=engine,

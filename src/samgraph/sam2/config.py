@@ -137,6 +137,19 @@ CONFIGS: dict[str, Sam2Config] = {
     for size, shape in _SIZES.items()
 }
 
+# Ours, inside the package; `training/` made it.
+NANO = Sam2Config(
+    name="samgraph-nano",
+    image_size=512,
+    embed_dim=48,
+    stages=(1, 2, 7, 1),
+    global_blocks=(5, 7, 9),
+    windows=(8, 4, 16, 8),
+    memory_layers=2,
+    memory_feedforward=512,
+    fuser_layers=1,
+)
+
 
 def find_config(wanted: "str | Sam2Config | Mapping[str, Any]") -> Sam2Config:
     """A config from its name, from itself, or from a mapping of its fields."""

@@ -198,15 +198,16 @@ def mask_prompt(config: Sam2Config) -> Graph:
     )
 
 
-def encode_memory(config: Sam2Config) -> Graph:
+def encode_memory(config: Sam2Config, images: str = "1") -> Graph:
     """embedding [1, C, E, E] of a frame, mask logits [N, 1, L, L] -> memory [N, E*E, 64].
 
-    `binary` says where the mask came from clicks and is hardened first.
+    `binary` says where the mask came from clicks and is hardened first. With `images="N"` every
+    object is on a frame of its own, as in training.
     """
     builder = Builder("memory_encoder")
     C, E, S, L = config.channels, config.grid, config.image_size, config.mask_size
     N = symbol("N")
-    embedding = builder.input("embedding", f"f32[1,{C},{E},{E}]")
+    embedding = builder.input("embedding", f"f32[{images},{C},{E},{E}]")
     mask = builder.input("mask", f"f32[N,1,{L},{L}]")
     score = builder.input("object_score", "f32[N,1]")
     binary = builder.input("binary", "bool[N]").reshape(N, 1, 1, 1)
@@ -216,16 +217,17 @@ def encode_memory(config: Sam2Config) -> Graph:
     return builder.finish(memory=to_tokens(memory))
 
 
-def attend_memory(config: Sam2Config) -> Graph:
+def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
     """embedding [1, C, E, E] and what each object remembers -> embedding [N, C, E, E].
 
     memory [N, F, E*E, 64]; slots [N, F], the row of the time table for each frame; pointers
-    [N, Q, C]; pointer_times [N, Q], distances in frames over the longest. Q may be zero.
+    [N, Q, C]; pointer_times [N, Q], distances in frames over the longest. Q may be zero. With
+    `images="N"` every object is on a frame of its own.
     """
     builder = Builder("memory_attention")
     C, E, T = config.channels, config.grid, config.grid**2
     N, F = symbol("N"), symbol("F")
-    embedding = builder.input("embedding", f"f32[1,{C},{E},{E}]")
+    embedding = builder.input("embedding", f"f32[{images},{C},{E},{E}]")
     frames = builder.input("memory", f"f32[N,F,{T},{config.memory_channels}]")
     slots = builder.input("slots", "i64[N,F]")
     pointers = builder.input("pointers", f"f32[N,Q,{C}]")

@@ -7,6 +7,7 @@ from typing import Any
 
 from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint
+from samgraph.checkpoint.builtin import built_in_path, is_built_in
 from samgraph.errors import CheckpointError, OptionError
 from samgraph.graph import Graph
 from samgraph.runtime import CompileOptions
@@ -33,10 +34,10 @@ def load_model(
     options: CompileOptions | None = None,
     mirror: str | None = None,
 ) -> Sam2Model:
-    """A model from a released name, a checkpoint file, or a mapping of arrays.
+    """A model from a name, a checkpoint file, or a mapping of arrays.
 
-    The config is recognised; give it only for models that are not one of the eight. `options`
-    sets everything at once instead of engine, precision and threads.
+    The config is recognised; give it only for models that have no name here. `options` sets
+    everything at once instead of engine, precision and threads.
     """
     if options is None:
         options = CompileOptions(engine=engine, precision=precision, threads=threads)  # type: ignore[arg-type]  # checked there
@@ -44,8 +45,10 @@ def load_model(
     chosen = recognise(found) if config is None else find_config(config)
     if image_size is not None:
         chosen = chosen.at_size(image_size)
-    traced = {name: trace(chosen) for name, trace in TRACES.items()}
-    _check(found, chosen, traced)
+    traced: dict[str, Graph] = {}
+    if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
+        traced = {name: trace(chosen) for name, trace in TRACES.items()}
+        _check(found, chosen, traced)
     weights = checkpoint.as_float32(found).tensors
     return Sam2Model(chosen, weights, device=device, options=options, traced=traced)
 
@@ -65,6 +68,8 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
             f"a model cannot be loaded from a `{type(source).__name__}`",
             expected="a name, a path, or a mapping of arrays",
         )
+    if is_built_in(source):
+        return checkpoint.read(built_in_path())
     text = os.fspath(source)
     if _looks_like_file(text):
         return checkpoint.with_meta_names(checkpoint.read(text))

@@ -1,0 +1,102 @@
+"""The clip of the demo: a cup crosses a picture of a cat, and passes behind a board on its way.
+
+The cup was outlined by hand in `media/coffee.jpg`. Every frame is made here, so the true mask of
+every frame is known to the pixel, and `demo.py` can say how well the cup was followed.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from samgraph.media.images import read_image
+
+MEDIA = Path(__file__).resolve().parent / "media"
+COFFEE, CAT = MEDIA / "coffee.jpg", MEDIA / "chelsea.jpg"
+
+FRAMES = 48
+BOARD = (172, 292)  # columns of the clip that the board covers
+WOOD = (480, 0)  # where in the photograph of the cup the board's wood is taken from
+CUP_SCALE = 0.27  # of its size in the photograph
+
+# The cup with its handle in `coffee.jpg`, clockwise from the left of the rim, in pixels.
+OUTLINE = (
+    (173, 107), (175, 92), (180, 78), (190, 61), (200, 50), (213, 39), (228, 30), (245, 22),
+    (262, 19), (285, 17), (310, 20), (330, 25), (350, 33), (370, 44), (385, 58), (398, 76),
+    (405, 92), (408, 110), (408, 126), (405, 142), (403, 158), (398, 175), (392, 190), (386, 203),
+    (378, 217), (368, 230), (352, 242), (342, 254), (330, 265), (318, 274), (304, 280), (290, 283),
+    (274, 283), (259, 280), (252, 284), (243, 296), (232, 304), (220, 306), (206, 301), (197, 291),
+    (196, 278), (199, 264), (206, 250), (217, 235), (206, 227), (197, 217), (188, 203), (181, 186),
+    (177, 168), (175, 150), (172, 128),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Frames, uint8 [H, W, 3], and the true mask of the cup on each, bool [H, W]."""
+
+    frames: list[NDArray[np.uint8]]
+    masks: list[NDArray[np.bool_]]
+
+    def save(self, folder: Path) -> Path:
+        """Write the frames as images, as `samgraph track` reads them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, frame in enumerate(self.frames):
+            Image.fromarray(frame).save(folder / f"{number:05}.png")
+        return folder
+
+
+def cup_mask() -> NDArray[np.bool_]:
+    """The true mask of the cup in `coffee.jpg`."""
+    with Image.open(COFFEE) as photograph:
+        mask = Image.new("L", photograph.size)
+    ImageDraw.Draw(mask).polygon(OUTLINE, fill=255)
+    return np.asarray(mask) > 0
+
+
+def make_clip() -> Clip:
+    """All frames and their masks; the same every time."""
+    photograph, cat = (Image.fromarray(read_image(path)) for path in (COFFEE, CAT))
+    cup = _cup(photograph)
+    left, right = BOARD
+    wood = photograph.crop((*WOOD, WOOD[0] + right - left, WOOD[1] + cat.height))
+    frames, masks = [], []
+    for number in range(FRAMES):
+        sprite, corner = _placed(cup, number / (FRAMES - 1))
+        frame = cat.copy()
+        frame.paste(sprite, corner, sprite)
+        frame.paste(wood, (left, 0))
+        shown = Image.new("L", cat.size)
+        shown.paste(sprite.getchannel("A"), corner)
+        mask = np.asarray(shown) >= 128
+        mask[:, left:right] = False
+        frames.append(np.array(frame))
+        masks.append(mask)
+    return Clip(frames, masks)
+
+
+def _cup(photograph: Image.Image) -> Image.Image:
+    """The cup alone, with soft edges, cut down to its box."""
+    wide = 4
+    mask = Image.new("L", (photograph.width * wide, photograph.height * wide))
+    ImageDraw.Draw(mask).polygon([(wide * x, wide * y) for x, y in OUTLINE], fill=255)
+    cup = photograph.convert("RGBA")
+    cup.putalpha(mask.resize(photograph.size, Image.Resampling.BOX))
+    return cup.crop(cup.getbbox())
+
+
+def _placed(cup: Image.Image, time: float) -> tuple[Image.Image, Any]:
+    """The cup as it is at a time from 0 to 1, and where its upper left corner is.
+
+    It goes from left to right in a wave, leans over and back, and comes nearer.
+    """
+    scale = CUP_SCALE * (1 + 0.25 * time)
+    size = (round(cup.width * scale), round(cup.height * scale))
+    small = cup.resize(size, Image.Resampling.LANCZOS)
+    turned = small.rotate(25 * math.sin(2 * math.pi * time), Image.Resampling.BICUBIC, expand=True)
+    x, y = 50 + 350 * time, 150 + 50 * math.sin(3 * math.pi * time)
+    return turned, (round(x - turned.width / 2), round(y - turned.height / 2))

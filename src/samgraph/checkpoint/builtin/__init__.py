@@ -1,0 +1,84 @@
+"""The model that comes with the package: what the file must be, and how good it is.
+
+    samgraph-nano.safetensors    beside this file; fp16, config in its header, made by `training/`
+
+Every copy of the file is checked against its sha256 before it is used. `MODEL_CARD.md` says what
+the figures mean; `samgraph models` shows them.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from samgraph.errors import CheckpointError
+
+FOLDER = Path(__file__).resolve().parent
+_REINSTALL = "reinstall samgraph: `pip install --force-reinstall --no-deps samgraph`"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A file of the package: its name, what it must hash to, and what was measured with it."""
+
+    name: str
+    file: str
+    sha256: str
+    size_bytes: int
+    parameters: int
+    quality: dict[str, float] = field(default_factory=dict)
+
+
+# After training, fill in what `sha256sum`, `wc -c` and `samgraph eval` print. The words of
+# `quality`: "box", "1 click", "5 clicks" (`eval images`, mean IoU) and "J" (`eval davis`), 0 to 1.
+NANO = BuiltIn(
+    name="samgraph-nano",
+    file="samgraph-nano.safetensors",
+    sha256="082e312c03acbadbe41083774f6f9ac217a766f656b8f5bfadd269d53a2724dc",
+    size_bytes=23672020,
+    parameters=11_812_450,
+    quality={},
+)
+ALIASES = ("samgraph-nano", "nano")
+
+
+def is_built_in(source: object) -> bool:
+    """Whether a source of weights is the built-in model by name."""
+    if not isinstance(source, str):
+        return False
+    return source.strip().lower().replace("_", "-") in ALIASES
+
+
+def built_in_path() -> Path:
+    """Where the built-in model is, after checking that it is whole. Costs a read of the file.
+
+    Raises:
+        CheckpointError: The file is missing, cut short, or not the one of this version.
+    """
+    path = FOLDER / NANO.file
+    try:
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size != NANO.size_bytes:
+                raise _damaged(f"{size:,} bytes", f"{NANO.size_bytes:,}")
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            "the built-in model is missing", got=f"no file `{path}`", hint=_REINSTALL
+        ) from error
+    except OSError as error:
+        raise CheckpointError(
+            "the built-in model cannot be read", got=error.strerror or str(error), hint=_REINSTALL
+        ) from error
+    if digest != NANO.sha256:
+        raise _damaged(f"sha256 {digest}", f"sha256 {NANO.sha256}")
+    return path
+
+
+def _damaged(got: str, expected: str) -> CheckpointError:
+    return CheckpointError(
+        f"the built-in model is damaged: `{FOLDER / NANO.file}`",
+        got=got,
+        expected=expected,
+        hint=_REINSTALL,
+    )

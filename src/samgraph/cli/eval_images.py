@@ -1,0 +1,110 @@
+"""`samgraph eval images`: mean IoU on photographs with masks, from a box and from clicks."""
+
+import json
+from itertools import islice
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from samgraph.cli.options import ModelChoice, model_options
+from samgraph.errors import ImageError
+from samgraph.media.images import read_label_image
+from samgraph.predict.image_evaluation import Overlaps, image_figures
+
+IMAGE_FOLDERS = ("images", "JPEGImages")
+MASK_FOLDERS = ("masks", "SegmentationObject", "Annotations")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+_PROMPTS = ("box", "1 click", "5 clicks")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--masks",
+    type=click.Path(path_type=Path),
+    help="The folder of masks, if it is not one of FOLDER's.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many photographs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@model_options
+def images(
+    folder: Path, masks: Path | None, limit: int | None, as_json: bool, choice: ModelChoice
+) -> None:
+    """Mean IoU on FOLDER: photographs in images, masks of the same name in masks.
+
+    A mask is a PNG with a number a pixel: 0 background, 255 not counted, each other one an object.
+    The prompts are made from it: its box, one click, and five clicks that correct.
+    """
+    pairs = list(islice(find_pairs(folder, masks), limit))
+    model = choice.load()
+    results: dict[str, list[Overlaps]] = {}
+    for photograph, mask in pairs:
+        image = model.image(photograph)
+        found = list(image_figures(image, read_label_image(mask)).values())
+        results[photograph.name] = found
+        if not as_json:
+            click.echo(f"{photograph.name}: {_text(Overlaps.mean(found))}", err=True)
+    _report(results, as_json)
+
+
+def find_pairs(folder: Path, masks: Path | None = None) -> list[tuple[Path, Path]]:
+    """Every mask with the photograph it belongs to, in order of their names.
+
+    Raises:
+        ImageError: A folder is missing, or a mask has no photograph.
+    """
+    pictures = next((folder / n for n in IMAGE_FOLDERS if (folder / n).is_dir()), folder)
+    if masks is None:
+        masks = next((folder / n for n in MASK_FOLDERS if (folder / n).is_dir()), folder / "masks")
+    for place in (pictures, masks):
+        if not place.is_dir():
+            raise ImageError(
+                f"`{place}` is not there",
+                expected=f"photographs in `{folder / 'images'}`, masks in `{folder / 'masks'}`",
+            )
+    pairs = [(_photograph(pictures, mask), mask) for mask in sorted(masks.glob("*.png"))]
+    if not pairs:
+        raise ImageError(f"there is no mask in `{masks}`", expected="files such as `name.png`")
+    return pairs
+
+
+def _photograph(pictures: Path, mask: Path) -> Path:
+    for suffix in SUFFIXES:
+        for spelling in (suffix, suffix.upper()):
+            path = pictures / f"{mask.stem}{spelling}"
+            if path.is_file() and path != mask:
+                return path
+    raise ImageError(
+        f"`{mask}` has no photograph",
+        expected=f"`{pictures / mask.stem}` with {', '.join(SUFFIXES)}",
+    )
+
+
+def _report(results: dict[str, list[Overlaps]], as_json: bool) -> None:
+    overall = Overlaps.mean([item for figures in results.values() for item in figures])
+    count = sum(map(len, results.values()))
+    if as_json:
+        rows = {
+            name: {"objects": len(figures), **Overlaps.mean(figures).by_prompt()}
+            for name, figures in results.items()
+        }
+        mean = {"objects": count, **overall.by_prompt()}
+        click.echo(json.dumps({"images": rows, "mean": mean}, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("image", "objects", *_PROMPTS):
+        table.add_column(title, justify="left" if title == "image" else "right")
+    for name, figures in results.items():
+        table.add_row(name, str(len(figures)), *_cells(Overlaps.mean(figures)))
+    table.add_row("mean over objects", str(count), *_cells(overall))
+    Console(highlight=False).print(table)
+
+
+def _cells(figures: Overlaps) -> list[str]:
+    return [f"{100 * value:.1f}" for value in figures.by_prompt().values()]
+
+
+def _text(figures: Overlaps) -> str:
+    return ", ".join(f"{name} {cell}" for name, cell in zip(_PROMPTS, _cells(figures), strict=True))

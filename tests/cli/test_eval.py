@@ -1,0 +1,177 @@
+"""`samgraph eval`: folders in, figures out."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from samgraph.cli.eval_images import find_pairs
+from samgraph.errors import ImageError
+from samgraph.predict.image import EncodedImage
+from tests.cli.running import Outcome, call
+from tests.golden import scenes
+
+Command = Callable[..., Outcome]
+
+
+def draw(labels: dict[int, tuple[int, int, int, int]]) -> Any:
+    image = np.zeros((scenes.HEIGHT, scenes.WIDTH), np.uint8)
+    for label, (left, top, right, bottom) in labels.items():
+        image[top:bottom, left:right] = label
+    return image
+
+
+@pytest.fixture
+def photographs(folder: Path) -> Path:
+    """`set/images` and `set/masks`: one image with two objects, one with one."""
+    place = folder / "set"
+    for name in ("images", "masks"):
+        (place / name).mkdir(parents=True)
+    Image.fromarray(scenes.frame(0)).save(place / "images" / "a.jpg", quality=95)
+    Image.fromarray(scenes.frame(4)).save(place / "images" / "b.png")
+    both = draw({1: (17, 27, 63, 73), 9: (100, 66, 136, 102)})
+    Image.fromarray(both).save(place / "masks" / "a.png")
+    Image.fromarray(draw({1: (20, 30, 60, 70)})).convert("P").save(place / "masks" / "b.png")
+    return place
+
+
+@pytest.fixture
+def measure(
+    monkeypatch: pytest.MonkeyPatch, weights: Path, samgraph: Command
+) -> Callable[..., Outcome]:
+    """``measure("images", ...)`` runs `samgraph eval images` with the small model, loaded once."""
+
+    def command(kind: str, *arguments: object) -> Outcome:
+        return call(monkeypatch, ["eval", kind, "--model", weights, *arguments])
+
+    return command
+
+
+def test_figures_of_photographs(photographs: Path, measure: Command) -> None:
+    done = measure("images", photographs, "--json")
+
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert {name: row["objects"] for name, row in found["images"].items()} == {
+        "a.jpg": 2,
+        "b.png": 1,
+    }
+    assert found["mean"]["objects"] == 3
+    for prompt in ("box", "1 click", "5 clicks"):
+        rows = found["images"]
+        over_objects = (2 * rows["a.jpg"][prompt] + rows["b.png"][prompt]) / 3
+        assert found["mean"][prompt] == pytest.approx(over_objects)
+        assert 0 <= found["mean"][prompt] <= 1
+
+
+def test_the_table_has_a_line_an_image_and_the_mean(photographs: Path, measure: Command) -> None:
+    done = measure("images", photographs)
+
+    title, first, second, mean = done.text.splitlines()
+    assert title.split() == ["image", "objects", "box", "1", "click", "5", "clicks"]
+    assert first.split()[:2] == ["a.jpg", "2"]
+    assert second.split()[:2] == ["b.png", "1"]
+    assert mean.startswith("mean over objects")
+    assert done.err.startswith("a.jpg: box ")
+
+
+def test_a_limit_is_kept(photographs: Path, measure: Command) -> None:
+    done = measure("images", photographs, "--limit", 1, "--json")
+
+    assert list(json.loads(done.out)["images"]) == ["a.jpg"]
+
+
+def test_right_masks_are_worth_a_hundred(
+    photographs: Path, measure: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Right:
+        mask = draw({1: (20, 30, 60, 70)}) > 0
+
+        @property
+        def best(self) -> "Right":
+            return self
+
+    monkeypatch.setattr(EncodedImage, "predict", lambda *_, **__: Right())
+    (photographs / "masks" / "a.png").unlink()
+
+    mean = json.loads(measure("images", photographs, "--json").out)["mean"]
+
+    assert mean == {"objects": 1, "box": 1.0, "1 click": 1.0, "5 clicks": 1.0}
+
+
+def test_folders_by_other_names(tmp_path: Path) -> None:
+    for name in ("JPEGImages", "SegmentationObject", "elsewhere"):
+        (tmp_path / name).mkdir()
+    for path in ("JPEGImages/x.JPG", "SegmentationObject/x.png", "elsewhere/x.png"):
+        (tmp_path / path).touch()
+
+    photograph = tmp_path / "JPEGImages" / "x.JPG"
+    assert find_pairs(tmp_path) == [(photograph, tmp_path / "SegmentationObject" / "x.png")]
+    elsewhere = tmp_path / "elsewhere"
+    assert find_pairs(tmp_path, elsewhere) == [(photograph, elsewhere / "x.png")]
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ([], "is not there"),
+        (["images/a.jpg", "masks/readme.txt"], "there is no mask in"),
+        (["images/a.jpg", "masks/b.png"], "has no photograph"),
+        (["masks/a.png"], "has no photograph"),
+    ],
+)
+def test_a_folder_that_is_not_complete(tmp_path: Path, files: list[str], says: str) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    with pytest.raises(ImageError, match=says):
+        find_pairs(tmp_path)
+
+
+def test_a_mask_of_another_size_is_bad_input(photographs: Path, measure: Command) -> None:
+    Image.fromarray(np.ones((4, 4), np.uint8)).save(photographs / "masks" / "b.png")
+
+    done = measure("images", photographs)
+
+    assert done.code == 2
+    assert "error: `b.png` and its mask differ in size" in done.err
+
+
+@pytest.fixture
+def sequence(folder: Path) -> Path:
+    """`davis/`: one sequence of four frames in which nothing moves."""
+    for name in ("JPEGImages", "Annotations"):
+        (folder / "davis" / name / "still").mkdir(parents=True)
+    labels = Image.fromarray(draw({1: (17, 27, 63, 73)}))
+    for index in range(4):
+        frame = Image.fromarray(scenes.frame(0))
+        frame.save(folder / "davis" / "JPEGImages" / "still" / f"{index}.png")
+        labels.save(folder / "davis" / "Annotations" / "still" / f"{index}.png")
+    return folder / "davis"
+
+
+@pytest.mark.parametrize("prompt", ["mask", "click", "box"])
+def test_clips_are_compared_with_copying_the_first_mask(
+    sequence: Path, measure: Command, prompt: str
+) -> None:
+    done = measure("davis", sequence, "--prompt", prompt, "--json")
+
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["sequences"] == {"still": found["mean"]}
+    assert found["mean"]["copied"] == {"J&F": 1.0, "J": 1.0, "F": 1.0}  # as nothing moves
+    assert 0 <= found["mean"]["J"] <= 1
+
+
+def test_the_table_of_clips_has_both(sequence: Path, measure: Command) -> None:
+    lines = measure("davis", sequence).text.splitlines()
+
+    assert " ".join(lines[0].split()) == "sequence objects J&F J F copied J&F copied J"
+    assert lines[1].split()[:2] == ["still", "1"]
+    assert lines[1].split()[-2:] == ["100.0", "100.0"]
+    assert lines[2].startswith("mean over objects")

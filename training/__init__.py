@@ -1,0 +1,1 @@
+"""How the built-in model, `samgraph-nano`, was made. See README.md."""

@@ -1,0 +1,145 @@
+"""What the teacher says of pictures: its embedding, and masks of whatever it sees in them.
+
+The student has half the teacher's resolution, so embeddings are averaged 2 x 2; the teacher's own
+decoder loses nothing by that (box IoU 0.976 instead of 0.977 on photographs of pets).
+
+Shapes: n pictures, G masks of a picture, Q points asked about.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch.nn import functional
+
+from samgraph.engines.torch import Evaluator
+from samgraph.graph import Array
+from training import teacher
+from training.data import Clips, Track
+from training.prompting import ABSENT
+from training.scenes import MASK, SIDE, Scenes, normalised
+
+ASKED = 16
+KEPT = 10
+
+
+class Teacher:
+    """MobileSAM on a device."""
+
+    def __init__(self, weights: Mapping[str, Array], device: str, size: int = 1024) -> None:
+        self.weights = {name: torch.from_numpy(array).to(device) for name, array in weights.items()}
+        self.size = size
+        self._encode = Evaluator(teacher.encode_graph(size), "bf16" if device == "cuda" else "fp32")
+        self._decode = Evaluator(teacher.decode_graph(teacher.CONFIG.at_size(SIDE)), "fp32")
+
+    @torch.no_grad()
+    def encode(self, images: torch.Tensor) -> torch.Tensor:
+        """Bytes [n, 3, SIDE, SIDE] -> embeddings at the student's resolution."""
+        x = functional.interpolate(
+            images.float() / 255, self.size, mode="bilinear", align_corners=False
+        )
+        found = self._encode({**self.weights, "image": normalised(x.clamp(0, 1))})["embedding"]
+        return functional.adaptive_avg_pool2d(found, SIDE // 16)
+
+    @torch.no_grad()
+    def decode(
+        self,
+        embedding: torch.Tensor,
+        points: torch.Tensor,
+        labels: torch.Tensor,
+        mask: torch.Tensor | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """Masks [N, 4, MASK, MASK] and ious [N, 4] for prompts in pixels of SIDE x SIDE."""
+        N = len(points)
+        given = {
+            "points": points,
+            "labels": labels,
+            "mask": points.new_zeros(N, 1, MASK, MASK) if mask is None else mask,
+            "has_mask": torch.full((N,), mask is not None, device=points.device),
+        }
+        return self._decode({**self.weights, "embedding": embedding, **given})
+
+    def masks(self, embedding: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Coverage [n, G, MASK, MASK] of what is at points [n, Q, 2]; good ones, no two alike."""
+        n, Q, _ = points.shape
+        xy = torch.cat([points.reshape(n * Q, 1, 2), points.new_zeros(n * Q, 1, 2)], 1)
+        labels = torch.tensor([[1, -1]], device=points.device).expand(n * Q, 2)
+        found = self.decode(embedding.repeat_interleave(Q, 0), xy, labels.contiguous())
+        logits, score = found["masks"][:, 1:], found["ious"][:, 1:].reshape(n, 3 * Q)
+        logits = logits.reshape(n, 3 * Q, MASK, MASK)
+        inner, outer = ((logits > limit).sum((2, 3)) for limit in (1.0, -1.0))
+        area = (logits > 0).float().mean((2, 3))
+        good = (score > 0.75) & (inner > 0.85 * outer) & (area > 0.003) & (area < 0.8)
+        chosen = _apart((logits > 0).flatten(2).float(), good)
+        order = chosen.float().topk(min(KEPT, 3 * Q), 1)
+        picked = logits.gather(1, order.indices[:, :, None, None].expand(-1, -1, MASK, MASK))
+        return torch.sigmoid(4 * picked) * order.values[:, :, None, None]
+
+
+def _apart(masks: torch.Tensor, good: torch.Tensor) -> torch.Tensor:
+    """Which masks [n, G, pixels] to keep so that no two are nearly the same."""
+    both = masks @ masks.mT
+    area = both.diagonal(dim1=1, dim2=2)
+    alike = both / (area[:, :, None] + area[:, None] - both).clamp(min=1) > 0.75
+    kept = torch.zeros_like(good)
+    for i in range(good.shape[1]):
+        kept[:, i] = good[:, i] & ~(kept & alike[:, i]).any(1)
+    return kept
+
+
+class Pool:
+    """Labelled pictures on the device, the oldest replaced by new ones."""
+
+    def __init__(self, scenes: Scenes, teacher: Teacher, size: int) -> None:
+        self.scenes, self.teacher, self.size = scenes, teacher, size
+        self.filled = self._next = 0
+        at = {"device": scenes.device}
+        self.images = torch.empty(size, 3, SIDE, SIDE, dtype=torch.uint8, **at)
+        self.embeddings = torch.empty(size, 256, SIDE // 16, SIDE // 16, dtype=torch.bfloat16, **at)
+        self.masks = torch.zeros(size, 2 * KEPT, MASK, MASK, dtype=torch.uint8, **at)
+
+    def add(self, count: int, *, masks: bool = True) -> None:
+        """Draw and label more pictures; without `masks` only the embedding."""
+        images, exact = self.scenes.views(count)
+        embedding = self.teacher.encode(images)
+        known = exact
+        if masks:
+            points = self.scenes.uniform(0, SIDE, count, ASKED, 2)
+            seen = self.teacher.masks(embedding, points)
+            known = torch.cat([exact, (seen * 255).round().to(torch.uint8)], 1)
+        known = functional.pad(known, (0, 0, 0, 0, 0, 2 * KEPT - known.shape[1]))
+        places = (torch.arange(count, device=images.device) + self._next) % self.size
+        self.images[places], self.masks[places] = images, known
+        self.embeddings[places] = embedding.to(torch.bfloat16)
+        self._next = (self._next + count) % self.size
+        self.filled = min(self.size, self.filled + count)
+
+    def draw(self, count: int) -> torch.Tensor:
+        """Numbers of random pictures."""
+        return self.scenes.choose(self.filled, count)
+
+    def some_masks(self, places: torch.Tensor, each: int) -> torch.Tensor:
+        """Masks of pictures, worth asking about: coverage [n, each, MASK, MASK], 0..1."""
+        masks = self.masks[places]
+        area = masks.float().mean((2, 3)) / 255
+        order = self.scenes.uniform(0, 1, *area.shape) + 2.0 * ((area > 0.003) & (area < 0.85))
+        best = order.topk(each, 1).indices[:, :, None, None].expand(-1, -1, MASK, MASK)
+        return masks.gather(1, best).float() / 255
+
+
+def label_track(clips: Clips, track: Track, taught: Teacher) -> torch.Tensor:
+    """The masks of a labelled object, as the teacher draws them: uint8 [frames, MASK, MASK]."""
+    device = next(iter(taught.weights.values())).device
+    width, height = clips.sizes[track.clip]
+    scale = torch.tensor([SIDE / width, SIDE / height], device=device)
+    masks = []
+    for frame, prompt in zip(track.frames.tolist(), track.prompts, strict=True):
+        if not prompt:
+            masks.append(torch.zeros(MASK, MASK, device=device))
+            continue
+        box = torch.tensor(prompt["box"], device=device).reshape(2, 2)
+        clicks = torch.tensor(prompt.get("points") or [[0, 0, ABSENT]], device=device).float()
+        xy = torch.cat([box, clicks[:, :2]])[None] * scale
+        labels = torch.cat([torch.tensor([2, 3], device=device), clicks[:, 2].long()])[None]
+        found = taught.decode(taught.encode(clips.images[frame][None].to(device)), xy, labels)
+        masks.append(torch.sigmoid(4 * found["masks"][0, 0]))
+    return (torch.stack(masks) * 255).round().to(torch.uint8)

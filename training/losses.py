@@ -1,0 +1,50 @@
+"""What the student is told: focal and dice on masks, error of its own scores, presence.
+
+Shapes: N prompts, M masks of a prompt. Targets are coverage 0..1.
+"""
+
+import torch
+from torch.nn import functional
+
+FOCAL_WEIGHT = 20.0
+
+
+def mask_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Focal and dice loss of each mask: [N, M, h, w], [N, h, w] -> [N, M]."""
+    wanted = target[:, None].expand_as(logits)
+    chance = torch.sigmoid(logits)
+    entropy = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+    lean = 0.75 - 0.5 * wanted  # as in SAM: a quarter for the object, the rest for the background
+    focal = (entropy * (chance - wanted).square() * lean).mean((2, 3))
+    both = (chance * wanted).sum((2, 3))
+    dice = 1 - (2 * both + 1) / (chance.sum((2, 3)) + wanted.sum((2, 3)) + 1)
+    return FOCAL_WEIGHT * focal + dice
+
+
+def overlap(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """IoU of each mask: [N, M]."""
+    found, wanted = logits > 0, target[:, None] > 0.5
+    union = (found | wanted).sum((2, 3)).float()
+    return (found & wanted).sum((2, 3)).float() / union.clamp(min=1)
+
+
+def answer_loss(
+    answer: dict[str, torch.Tensor],
+    target: torch.Tensor,
+    multimask: torch.Tensor,
+    present: torch.Tensor,
+) -> torch.Tensor:
+    """One number for the answers to N prompts.
+
+    Of an ambiguous prompt only the best of masks 1 to 3 learns; otherwise mask 0 does. All scores
+    learn. Where the object is not there, only the presence does.
+    """
+    each = mask_loss(answer["masks"], target)
+    best = each[:, 1:].min(1).values
+    shape = torch.where(multimask, best, each[:, 0])
+    error = (answer["ious"] - overlap(answer["masks"].detach(), target)).abs()
+    quality = torch.where(multimask, error[:, 1:].mean(1), error[:, 0])
+    seen = functional.binary_cross_entropy_with_logits(
+        answer["object_score"][:, 0], present.float(), reduction="none"
+    )
+    return ((shape + quality) * present).sum() / present.sum().clamp(min=1) + seen.mean()

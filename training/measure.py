@@ -1,0 +1,149 @@
+"""How good a student is on what it never saw, next to its teacher on the same prompts.
+
+Quick figures at 128 x 128 to steer by; the model card's come from `samgraph eval`.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from training.data import EDGE, SIDE, Clips, Photos
+from training.labelling import ASKED, Teacher, label_track
+from training.losses import overlap
+from training.prompting import ABSENT, Prompter
+from training.scenes import MASK, normalised
+from training.student import Student, Tensors
+from training.tracking import FirstPrompt, follow
+
+CLICKS = 5
+# image bytes -> a function from points, labels, previous logits, multimask to logits [N, 1, h, w]
+Answer = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None, bool], torch.Tensor]
+Asked = Callable[[torch.Tensor], Answer]
+
+
+def of_student(student: Student) -> Asked:
+    """The student as something to ask."""
+
+    def ask(images: torch.Tensor) -> Answer:
+        features = student.encode(normalised(images.float() / 255))
+
+        def answer(
+            points: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor | None, multi: bool
+        ) -> torch.Tensor:
+            flag = torch.full((len(points),), multi, device=points.device)
+            found = student.decode(features, points, labels, mask, multimask=flag)
+            return _best(found) if multi else found["masks"][:, :1]
+
+        return answer
+
+    return ask
+
+
+def of_teacher(teacher: Teacher) -> Asked:
+    """The teacher, asked the same."""
+
+    def ask(images: torch.Tensor) -> Answer:
+        embedding = teacher.encode(images)
+
+        def answer(
+            points: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor | None, multi: bool
+        ) -> torch.Tensor:
+            if not (labels == 2).any():  # SAM ends clicks with one more token
+                points = torch.cat([points, torch.zeros_like(points[:, :1])], 1)
+                labels = torch.cat([labels, torch.full_like(labels[:, :1], -1)], 1)
+            found = teacher.decode(embedding, points, labels, mask)
+            return _best(found) if multi else found["masks"][:, :1]
+
+        return answer
+
+    return ask
+
+
+def _best(found: Tensors) -> torch.Tensor:
+    best = found["ious"][:, 1:].argmax(1) + 1
+    return found["masks"][torch.arange(len(best)), best][:, None]
+
+
+@torch.no_grad()
+def images(asked: Asked, pictures: torch.Tensor, masks: torch.Tensor) -> dict[str, float]:
+    """Mean IoU by box, one click and five: pictures as bytes, masks 0, 255 or EDGE."""
+    prompter = Prompter(str(pictures.device), 0)
+    sums = torch.zeros(3)
+    for image, mask in zip(pictures.split(64), masks.split(64), strict=True):
+        answer = asked(image)
+        counts = (mask != EDGE)[:, None]
+        target = (mask > EDGE).float()
+        corners = prompter.box(target, rough=0.0)
+        two = torch.tensor([[2, 3]], device=image.device).expand(len(image), 2).contiguous()
+        boxed = answer(corners, two, None, False)
+        points = prompter.click(target, careful=1.0)
+        labels = torch.ones(len(image), 1, dtype=torch.long, device=image.device)
+        first = logits = answer(points, labels, None, True)
+        for _ in range(CLICKS - 1):
+            ignored = torch.where(counts[:, 0], target, (logits[:, 0] > 0).float())
+            point, label = prompter.correction(logits, ignored, careful=1.0)
+            points, labels = torch.cat([points, point], 1), torch.cat([labels, label], 1)
+            logits = answer(points, labels, logits.clamp(-32, 32), False)
+        for i, found in enumerate((boxed, first, logits)):
+            sums[i] += overlap(torch.where(counts, found, -1.0), target).sum().cpu()
+    box, one, five = (sums / len(pictures)).tolist()
+    return {"box": box, "1 click": one, "5 clicks": five}
+
+
+@torch.no_grad()
+def seen_by_teacher(teacher: Teacher, photos: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pictures and masks of all that the teacher sees in photographs, to compare with it."""
+    axis = (torch.arange(4, device=photos.device) + 0.5) * SIDE / 4
+    points = torch.cartesian_prod(axis, axis).reshape(1, ASKED, 2)
+    pictures, masks = [], []
+    for image in photos.split(8):
+        found = teacher.masks(teacher.encode(image), points.expand(len(image), -1, -1))
+        area = (found > 0.5).float().mean((2, 3))
+        for i, j in (area > 0.003).nonzero().tolist():
+            pictures.append(image[i])
+            masks.append((found[i, j] > 0.5).to(torch.uint8) * 255)
+    return torch.stack(pictures), torch.stack(masks)
+
+
+@torch.no_grad()
+def clips(student: Student, held_out: Clips, teacher: Teacher) -> dict[str, float]:
+    """Mean IoU over labelled frames after the first, from a mask and from a box."""
+    device = student.device
+    prompter, sums, count = Prompter(device, 0), {"mask": 0.0, "box": 0.0, "copied": 0.0}, 0
+    for track in held_out.tracks:
+        targets = label_track(held_out, track, teacher).float().to(device) / 255
+        pictures = held_out.images[track.frames].to(device)
+        found = student.encode(normalised(pictures.float() / 255))
+        features = [{k: v[t : t + 1] for k, v in found.items()} for t in range(len(pictures))]
+        nowhere = torch.zeros(1, 1, 2, device=device), torch.full((1, 1), -1, device=device)
+        first = targets[:1]
+        two = torch.tensor([[2, 3]], device=device)
+        prompts = {
+            "mask": FirstPrompt(*nowhere, multimask=False, masks=first),
+            "box": FirstPrompt(prompter.box(first, rough=0.0), two, multimask=False),
+        }
+        pace = torch.tensor(1 / min(15, max(1, len(features) - 1)), device=device)
+        there = (targets[1:] > 0.5).flatten(1).any(1)
+        for kind, prompt in prompts.items():
+            answers = follow(student, features, prompt, pace)
+            logits = torch.cat([answer["best_mask"] for answer in answers[1:]])
+            sums[kind] += float(_j(logits, targets[1:], there).mean())
+        copied = torch.where(first > 0.5, 1.0, -1.0).expand(len(targets) - 1, 1, MASK, MASK)
+        sums["copied"] += float(_j(copied, targets[1:], there).mean())
+        count += 1
+    return {kind: total / max(1, count) for kind, total in sums.items()}
+
+
+def _j(logits: torch.Tensor, targets: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+    """IoU a frame; where nothing is there, 1 if nothing was found."""
+    nothing = (logits <= 0).flatten(1).all(1).float()
+    return torch.where(there, overlap(logits, targets)[:, 0], nothing)
+
+
+def pets(photos: Photos, count: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Held-out photographs with masks at the resolution of low-resolution masks."""
+    masks = photos.masks[:count, ::2, ::2].contiguous()
+    return photos.images[:count].to(device), masks.to(device)
+
+
+__all__ = ["ABSENT", "clips", "images", "of_student", "of_teacher", "pets", "seen_by_teacher"]

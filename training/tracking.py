@@ -1,0 +1,108 @@
+"""A clip followed from its first frame, as the tracker does it: decode, remember, recall.
+
+Shapes: N objects, T frames.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import torch
+from torch.nn import functional
+
+from training.scenes import SIDE
+from training.student import Student, Tensors
+
+
+@dataclass
+class Bank:
+    """What is remembered of N objects: the first frame for ever, and the last ones."""
+
+    memories: list[torch.Tensor] = field(default_factory=list)  # of frames 0, 1, ...
+    pointers: list[torch.Tensor] = field(default_factory=list)
+
+    def recalled(
+        self, student: Student, embedding: torch.Tensor, pace: torch.Tensor
+    ) -> torch.Tensor:
+        """The features of the next frame, in the light of all before; times are `pace` a frame."""
+        config, now, N = student.config, len(self.memories), len(embedding)
+        recent = range(max(1, now - config.memory_frames + 1), now)
+        frames = [0, *recent]
+        slots = [config.memory_frames - 1, *(now - i - 1 for i in recent)]
+        told = [0, *range(max(1, now - config.max_pointers + 1), now)]
+        steps = _numbers(tuple(now - i for i in told), embedding.device)
+        return student.recall(
+            embedding,
+            torch.stack([self.memories[i] for i in frames], 1),
+            _numbers(tuple(slots), embedding.device).expand(N, -1),
+            torch.stack([self.pointers[i] for i in told], 1),
+            (steps * pace).expand(N, -1),
+        )
+
+
+@lru_cache(maxsize=256)
+def _numbers(values: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    return torch.tensor(values, device=device)
+
+
+@dataclass(frozen=True)
+class FirstPrompt:
+    """How objects are shown in the first frame: by points, or by masks [N, h, w]."""
+
+    points: torch.Tensor
+    labels: torch.Tensor
+    multimask: bool
+    masks: torch.Tensor | None = None
+
+
+def follow(
+    student: Student, features: list[Tensors], prompt: FirstPrompt, pace: torch.Tensor
+) -> list[Tensors]:
+    """The answers for each frame; `features` are of each frame, repeated for every object.
+
+    `pace` is one over the number of frames that counts as the longest distance of a pointer.
+    """
+    bank, answers = Bank(), []
+    N = len(prompt.points)
+    device = prompt.points.device
+    nowhere = torch.zeros(N, 1, 2, device=device), torch.full((N, 1), -1, device=device)
+    for t, frame in enumerate(features):
+        if t == 0:
+            answer, mask = _start(student, frame, prompt)
+        else:
+            recalled = bank.recalled(student, frame["embedding"], pace)
+            answer = student.decode(
+                {**frame, "embedding": recalled},
+                *nowhere,
+                multimask=torch.ones(N, dtype=torch.bool, device=device),
+                no_memory=False,
+            )
+            mask = answer["best_mask"]
+        binary = t == 0 and prompt.masks is None
+        score = answer["object_score"]
+        bank.memories.append(
+            student.remember(frame["embedding"], mask.clamp(-32, 32), score, binary=binary)
+        )
+        bank.pointers.append(answer["pointer"])
+        answers.append(answer)
+    return answers
+
+
+def _start(student: Student, frame: Tensors, prompt: FirstPrompt) -> tuple[Tensors, torch.Tensor]:
+    """The answer on the first frame, and the mask to remember."""
+    flag = torch.full((len(prompt.points),), prompt.multimask, device=prompt.points.device)
+    if prompt.masks is None:
+        answer = student.decode(frame, prompt.points, prompt.labels, multimask=flag)
+        return answer, answer["best_mask"]
+    whole = functional.interpolate(prompt.masks[:, None], SIDE, mode="bilinear")
+    given = student.mask_prompt((whole > 0.5).float())
+    answer = student.decode(
+        frame,
+        prompt.points,
+        prompt.labels,
+        given["prompt"],
+        multimask=flag & False,
+        no_memory=False,
+    )
+    return {**answer, "object_score": torch.full_like(answer["object_score"], 10.0)}, given[
+        "logits"
+    ]

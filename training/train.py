@@ -1,0 +1,433 @@
+"""Train samgraph-nano, one stage after another, on one GPU (or, slowly, on a CPU).
+
+    python -m training.train embedding --data DATA --state STATE     the encoder learns to see
+    python -m training.train masks     --data DATA --state STATE     all of it learns to segment
+    python -m training.train video     --data DATA --state STATE     the memory learns to follow
+
+Each stage starts from what the one before left in STATE, or goes on where it stopped itself. The
+state is saved every half minute: a folder of files of at most 12 MB, complete or not there at all.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from samgraph.sam2.config import NANO, Sam2Config
+from training import data, measure, teacher
+from training.labelling import Pool, Teacher, label_track
+from training.losses import answer_loss
+from training.prompting import ABSENT, Prompter
+from training.recorded import Losses, Recorded
+from training.scenes import Film, Scenes
+from training.state import load_state, save_state
+from training.student import Student, Tensors, first_weights
+from training.tracking import FirstPrompt, follow
+
+SAVE_EVERY = 30.0  # seconds
+EMA_STEPS = 500
+LONGEST = 15  # the tracker divides pointer times by this, in clips of 16 frames and more
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How long and how fast to learn."""
+
+    steps: int
+    batch: int  # pictures, or clips
+    rate: float  # of what is new in this stage
+    old_rate: float  # of what was trained or taken over before
+    new: tuple[str, ...]  # names of weights start with one of these
+    warm_up: int = 200
+    fresh: int = 24  # new pictures for the pool, each step
+    frames: int = 8
+    pool: int = 12_000
+
+
+_TRUNK = ("image_encoder",)
+_MEMORY = ("memory_", "maskmem", "no_", "obj_ptr", "mask_downsample")
+STAGES = {
+    "embedding": Stage(steps=4200, batch=64, rate=1e-3, old_rate=0.0, new=_TRUNK, fresh=8),
+    "masks": Stage(steps=4000, batch=32, rate=3e-4, old_rate=3e-4, new=(), fresh=8),
+    "video": Stage(steps=2000, batch=12, rate=3e-4, old_rate=1e-4, new=_MEMORY, fresh=8),
+}
+SMALL = Stage(
+    steps=2, batch=2, rate=1e-3, old_rate=1e-3, new=(), fresh=2, frames=3, pool=8, warm_up=1
+)
+
+
+class Run:
+    """Weights that learn, their running average, and a log."""
+
+    def __init__(
+        self,
+        name: str,
+        stage: Stage,
+        student: Student,
+        folder: Path,
+        step: int,
+        minutes: float,
+        eager: bool,
+    ) -> None:
+        self.name, self.stage, self.student = name, stage, student
+        self.folder, self.step, self.started = folder, step, time.time()
+        self.seconds, self.eager = 60 * minutes, eager
+        groups: dict[float, list[torch.Tensor]] = {}
+        for key, weight in student.weights.items():
+            rate = stage.rate if key.startswith(stage.new) else stage.old_rate
+            groups.setdefault(rate if stage.new else stage.rate, []).append(weight)
+            weight.requires_grad_(rate > 0 or not stage.new)
+        self.optimiser = torch.optim.AdamW(
+            [{"params": some, "lr": rate, "top": rate} for rate, some in groups.items() if rate],
+            betas=(0.9, 0.98),
+            weight_decay=0.02,
+            fused=student.device == "cuda",
+        )
+        self.average = {key: weight.detach().clone() for key, weight in student.weights.items()}
+        self._saved, self._since = time.time(), step
+        self._sums: dict[str, torch.Tensor] = {}
+        self._recorded: dict[Callable[..., Losses], Recorded] = {}
+
+    def learn(self, compute: Callable[..., Losses], *given: torch.Tensor) -> None:
+        """One step down the sum of the losses that `compute` finds."""
+        made = self.step - self._since + 1
+        start = min(1.0, made / self.stage.warm_up)
+        along = min(1.0, max(self.step / self.stage.steps, self.spent / self.seconds))
+        for group in self.optimiser.param_groups:
+            group["lr"] = (
+                group["top"] * start * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * along)))
+            )
+        weights = [p for group in self.optimiser.param_groups for p in group["params"]]
+        if compute not in self._recorded:
+            step = partial(compute, self)
+            self._recorded[compute] = Recorded(step, weights, eager=self.eager)
+        losses = self._recorded[compute](*given)
+        size = torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        if torch.isfinite(size):
+            self.optimiser.step()
+        keep = min(
+            1 - 1 / EMA_STEPS, (self.step - self._since + 1) / (self.step - self._since + 10)
+        )
+        with torch.no_grad():
+            old, new = list(self.average.values()), list(self.student.weights.values())
+            torch._foreach_lerp_(old, [weight.detach() for weight in new], 1 - keep)
+        for key, value in {**losses, "gradient": size}.items():
+            self._sums[key] = self._sums.get(key, 0) + value.detach().clone()
+        self.step += 1
+        if self.step % 50 == 0:
+            self.log({key: float(total) / 50 for key, total in self._sums.items()})
+            self._sums.clear()
+        if time.time() - self._saved > SAVE_EVERY:
+            self.save()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the start of this run."""
+        return time.time() - self.started
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all steps are made, or the time is up."""
+        return self.step >= self.stage.steps or self.spent >= self.seconds
+
+    def log(self, figures: dict[str, Any]) -> None:
+        """A line on the screen and in the log."""
+        shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in figures.items()}
+        line = {"stage": self.name, "step": self.step, "s": round(time.time() - self.started)}
+        text = json.dumps({**line, **shown})
+        print(text, flush=True)  # noqa: T201 (a script)
+        with (self.folder / "log.jsonl").open("a") as file:
+            file.write(text + "\n")
+
+    def averaged(self) -> Student:
+        """A student with the averaged weights."""
+        arrays = {key: value.cpu().numpy() for key, value in self.average.items()}
+        return Student(self.student.config, arrays, self.student.device)
+
+    def save(self) -> None:
+        """The averaged weights at the end of the stage, the weights themselves before it."""
+        done = self.is_done
+        source = self.average if done else self.student.weights
+        arrays = {key: value.detach().cpu().numpy() for key, value in source.items()}
+        save_state(self.folder, arrays, {"stage": self.name, "step": self.step, "done": done})
+        self._saved = time.time()
+
+
+@dataclass(frozen=True)
+class Room:
+    """Everything a stage works with."""
+
+    run: Run
+    scenes: Scenes
+    pool: Pool
+    prompter: Prompter
+    teacher: Teacher
+    clips: data.Clips
+
+
+def embedding_step(room: Room) -> None:
+    """See what the teacher sees."""
+    places = room.pool.draw(room.run.stage.batch)
+    image = room.scenes.lit(room.pool.images[places])
+    room.run.learn(_embedding_losses, image, room.pool.embeddings[places].float())
+
+
+def _embedding_losses(run: Run, image: torch.Tensor, wanted: torch.Tensor) -> Losses:
+    seen = run.student.encode(image)["embedding"]
+    near = 1 - torch.nn.functional.cosine_similarity(seen, wanted, dim=1).mean()
+    return {"embedding": 50 * (seen - wanted).square().mean(), "angle": near}
+
+
+def masks_step(room: Room) -> None:
+    """Segment whatever is asked for, and do better when corrected."""
+    room.run.learn(_mask_losses, *_questions(room, each=4))
+
+
+def _questions(room: Room, each: int) -> tuple[torch.Tensor, ...]:
+    """Pictures, what the teacher sees in them, masks to ask for, and first prompts."""
+    places = room.pool.draw(room.run.stage.batch)
+    image = room.scenes.lit(room.pool.images[places])
+    target = room.pool.some_masks(places, each).flatten(0, 1)
+    box = room.scenes.uniform(0, 1, len(target)) < 0.5
+    wanted = room.pool.embeddings[places].float()
+    return image, wanted, target, *_first_prompt(room.prompter, target, box), ~box
+
+
+def _mask_losses(
+    run: Run,
+    image: torch.Tensor,
+    wanted: torch.Tensor,
+    target: torch.Tensor,
+    points: torch.Tensor,
+    labels: torch.Tensor,
+    multimask: torch.Tensor,
+    rounds: int = 3,
+) -> Losses:
+    student, prompter = run.student, Prompter(run.student.device)
+    features = student.encode(image)
+    losses = {"embedding": 20 * (features["embedding"] - wanted).square().mean()}
+    each = len(target) // len(image)
+    features = {key: value.repeat_interleave(each, 0) for key, value in features.items()}
+    share = target.flatten(1).mean(1)
+    present = (share > 0.002) & (share < 0.9)
+    logits = None
+    for i in range(rounds):
+        answer = student.decode(features, points, labels, logits, multimask=multimask)
+        losses[f"round {i}"] = answer_loss(answer, target, multimask, present) / rounds
+        logits = _chosen(answer, multimask)
+        point, label = prompter.correction(logits, target)
+        points, labels = torch.cat([points, point], 1), torch.cat([labels, label], 1)
+        multimask = multimask & False
+    return losses
+
+
+def _chosen(answer: Tensors, multimask: torch.Tensor) -> torch.Tensor:
+    """The mask a user would correct: detached logits [N, 1, h, w]."""
+    best = torch.where(multimask, answer["ious"][:, 1:].argmax(1) + 1, 0)
+    index = torch.arange(len(best), device=best.device)
+    return answer["masks"][index, best][:, None].detach().clamp(-32, 32)
+
+
+def _first_prompt(
+    prompter: Prompter, target: torch.Tensor, box: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A box where `box` says so, else a click: points [N, 3, 2] and labels."""
+    points = torch.cat([prompter.box(target), prompter.click(target)], 1)
+    as_box = torch.tensor([2, 3, ABSENT], device=target.device)
+    as_click = torch.tensor([ABSENT, ABSENT, 1], device=target.device)
+    return points, torch.where(box[:, None], as_box, as_click)
+
+
+def video_step(room: Room, films: list[Film]) -> None:
+    """Follow objects through a clip; every so often one that is real. Keep segmenting stills."""
+    scenes = room.scenes
+    film = _film(room, films)
+    target = film.masks.flatten(0, 1).float() / 255
+    image = scenes.lit(film.images)
+    way = float(scenes.uniform(0, 1, 1))
+    losses = _from_mask if way < 0.35 else _from_box if way < 0.7 else _from_click
+    box = torch.full((len(target),), way < 0.7, device=target.device)
+    longest = LONGEST if float(scenes.uniform(0, 1, 1)) < 0.5 else len(target[0]) - 1
+    pace = torch.tensor(1 / longest, device=target.device)
+    prompt = _first_prompt(room.prompter, target[:, 0], box)
+    room.run.learn(losses, image, target, *prompt, pace, *_questions(room, each=4))
+
+
+def _from_mask(run: Run, *given: torch.Tensor) -> Losses:
+    return _video_losses(run, "mask", *given)
+
+
+def _from_box(run: Run, *given: torch.Tensor) -> Losses:
+    return _video_losses(run, "box", *given)
+
+
+def _from_click(run: Run, *given: torch.Tensor) -> Losses:
+    return _video_losses(run, "click", *given)
+
+
+def _video_losses(
+    run: Run,
+    way: str,
+    image: torch.Tensor,
+    target: torch.Tensor,
+    points: torch.Tensor,
+    labels: torch.Tensor,
+    pace: torch.Tensor,
+    *questions: torch.Tensor,
+) -> Losses:
+    B, T = image.shape[:2]
+    N = len(target)
+    found = run.student.encode(image.flatten(0, 1))
+    features = [
+        {k: v.unflatten(0, (B, T))[:, t].repeat_interleave(N // B, 0) for k, v in found.items()}
+        for t in range(T)
+    ]
+    prompt = FirstPrompt(points, labels, multimask=way == "click")
+    if way == "mask":
+        nobody = torch.full_like(labels[:, :1], -1)
+        prompt = FirstPrompt(torch.zeros_like(points[:, :1]), nobody, False, target[:, 0])
+    answers = follow(run.student, features, prompt, pace)
+    area = target.flatten(2).mean(2)
+    total = target.new_zeros(())
+    for t, answer in enumerate(answers):
+        if t == 0 and way == "mask":
+            continue
+        multi = torch.full_like(area[:, 0], t > 0 or way == "click", dtype=torch.bool)
+        present = (area[:, t] > 0.0008) & (area[:, 0] > 0.002)
+        total = total + answer_loss(answer, target[:, t], multi, present)
+    stills = _mask_losses(run, *questions, rounds=2)
+    return {"clip": total / T, "still": torch.stack(list(stills.values())).sum()}
+
+
+def _film(room: Room, real: list[Film]) -> Film:
+    stage, scenes = room.run.stage, room.scenes
+    if real and float(scenes.uniform(0, 1, 1)) < 0.25:
+        return _real_film(room, real)
+    places = room.pool.draw(stage.batch)
+    return scenes.clips(room.pool.images[places], room.pool.masks[places], stage.frames, 2)
+
+
+def _real_film(room: Room, real: list[Film]) -> Film:
+    """Labelled frames of real clips, forwards or backwards, some mirrored."""
+    stage, scenes = room.run.stage, room.scenes
+    images, masks = [], []
+    for _ in range(stage.batch):
+        film = real[int(scenes.choose(len(real), 1))]
+        T = film.masks.shape[2]
+        pick = torch.arange(stage.frames, device=film.masks.device)
+        start = int(scenes.choose(max(1, T - stage.frames + 1), 1))
+        pick = (pick + start).clamp(max=T - 1)
+        if float(scenes.uniform(0, 1, 1)) < 0.5:
+            pick = pick.flip(0)
+        image, mask = film.images[0, pick], film.masks[0][:, pick]
+        if float(scenes.uniform(0, 1, 1)) < 0.5:
+            image, mask = image.flip(-1), mask.flip(-1)
+        both = scenes.choose(len(mask), 2)
+        images.append(image)
+        masks.append(mask[both])
+    return Film(torch.stack(images), torch.stack(masks))
+
+
+def real_films(clips: data.Clips, taught: Teacher, device: str) -> list[Film]:
+    """The labelled objects of each training clip that are labelled in the same frames."""
+    films = []
+    for track in clips.tracks:
+        masks = label_track(clips, track, taught)
+        if len(masks) > 3:
+            films.append(Film(clips.images[track.frames].to(device)[None], masks[None, None]))
+    return films
+
+
+def main() -> None:
+    """Run one stage."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stage", choices=list(STAGES))
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--steps", type=int, help="instead of the recipe's")
+    parser.add_argument("--minutes", type=float, default=1e9, help="finish within this long")
+    parser.add_argument("--small", action="store_true", help="a few tiny steps, to try it out")
+    parser.add_argument("--eager", action="store_true", help="record nothing as CUDA graphs")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    train(given.stage, given.data, given.state, small=given.small, steps=given.steps,
+          minutes=given.minutes, seed=given.seed, eager=given.eager)  # fmt: skip
+
+
+def train(
+    name: str,
+    folder: Path,
+    state: Path,
+    *,
+    small: bool = False,
+    steps: int | None = None,
+    minutes: float = 1e9,
+    seed: int = 0,
+    eager: bool = False,
+    config: Sam2Config = NANO,
+) -> None:
+    """One stage, from the state of the one before."""
+    began = time.time()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    stage = SMALL if small else STAGES[name]
+    stage = replace(stage, steps=steps) if steps else stage
+    data.check(folder)
+    taught = teacher.read(folder / "mobile_sam.pt")
+    state.mkdir(parents=True, exist_ok=True)
+    known = load_state(state)
+    torch.manual_seed(seed)
+    arrays, where = known or (first_weights(config, taught, seed), {"stage": "", "step": 0})
+    step = where["step"] if where["stage"] == name and not where.get("done") else 0
+    run = Run(name, stage, Student(config, arrays, device), state, step, minutes, eager)
+    room = _room(run, folder, Teacher(taught, device, 256 if small else 1024), seed + step, small)
+    run.log({"ready": time.time() - began, "photos": len(room.scenes.photos.images),
+             "objects": len(room.scenes.objects)})  # fmt: skip
+    films = real_films(room.clips, room.teacher, device) if name == "video" else []
+    while not run.is_done:
+        room.pool.add(stage.fresh, masks=name != "embedding")
+        if name == "video":
+            video_step(room, films)
+        else:
+            {"embedding": embedding_step, "masks": masks_step}[name](room)
+    run.save()
+    if not small:
+        report(run, room, folder)
+
+
+def _room(run: Run, folder: Path, taught: Teacher, seed: int, small: bool) -> Room:
+    limit = 6 if small else None
+    clips = data.read_clips(folder, split="train", limit=1 if small else None)
+    pets = data.read_pets(folder, held_out=False, limit=limit)
+    photos = [pets, data.clip_photos(clips)]
+    photos += [data.read_photos(folder, limit)] if (folder / "photos.tar").exists() else []
+    device = run.student.device
+    objects = data.read_objects(folder, pets, limit)
+    scenes = Scenes(data.joined(*photos), objects, device, seed)
+    pool = Pool(scenes, taught, run.stage.pool)
+    for _ in range(max(1, run.stage.pool // (8 * run.stage.fresh))):
+        pool.add(run.stage.fresh, masks=run.name != "embedding")
+    return Room(run, scenes, pool, Prompter(device, seed + 1), taught, clips)
+
+
+def report(run: Run, room: Room, folder: Path) -> None:
+    """Figures on what was held out."""
+    device = run.student.device
+    student = run.averaged()
+    pictures, masks = measure.pets(data.read_pets(folder, held_out=True), 256, device)
+    run.log({"held-out pets": measure.images(measure.of_student(student), pictures, masks)})
+    run.log({"teacher, pets": measure.images(measure.of_teacher(room.teacher), pictures, masks)})
+    held_out = data.read_clips(folder, split="held-out")
+    seen = measure.seen_by_teacher(room.teacher, held_out.images[::12].to(device))
+    run.log({"as the teacher, clips": measure.images(measure.of_student(student), *seen)})
+    run.log({"held-out clips": measure.clips(student, held_out, room.teacher)})
+
+
+if __name__ == "__main__":
+    main()
