@@ -103,6 +103,16 @@ def test_prompts_on_other_frames_and_for_named_objects(samgraph: Run) -> None:
 
 
 @pytest.mark.usefixtures("frames")
+def test_an_object_may_be_number_0_where_that_is_not_the_background(samgraph: Run) -> None:
+    given = ("--point", "40,50:0", "--end", "0", "--format", "png")
+
+    assert samgraph("track", "frames", *given, "-o", "out").code == 0
+
+    assert [one["id"] for one in journal("out")[0]["objects"]] == [0]
+    assert Path("out/00000_0.png").exists()
+
+
+@pytest.mark.usefixtures("frames")
 def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> None:
     labels = np.zeros((scenes.HEIGHT, scenes.WIDTH), np.uint8)
     labels[30:70, 20:60], labels[70:100, 100:130] = 1, 4
@@ -129,13 +139,19 @@ def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> No
         (["frames", "--point", "1,2@77", "-o", "out"], "no frame 77"),
         (["frames", *BOX, *BOX, "-o", "out"], "two boxes"),
         (["frames", *BOX, "--start", "9", "-o", "out"], "no frame 9"),
+        (["frames", *BOX, "--start", "3", "--end", "1", "-o", "out"], "no frame to track"),
+        (["frames", "--point", "1,2:0", "-o", "out"], "object `0` has no place"),
+        (["frames", "--point", "1,2:256", "-o", "out"], "object `256` has no place"),
+        (["frames", "--mask", "zero.png", "-o", "out"], "marks nothing"),
+        (["frames", "--mask", "mask.png", *BOX, "-o", "out"], "a mask and another prompt"),
+        (["frames", *["--mask", "mask.png"] * 2, "-o", "out"], "a mask and another prompt"),
         (["frames", *BOX, "--both", "--reverse", "-o", "out"], "both directions"),
         (["frames", "--mask", "none.png", "-o", "out"], "does not exist"),
         (["frames", "--mask", "a.png", "-o", "out"], "one number a pixel"),
         (["nothing.mp4", *BOX, "-o", "out"], "does not exist"),
         (["bad.png", *BOX, "-o", "out"], "not a video"),
         (["http://x/y.mp4", *BOX, "-o", "out"], "not fetched"),
-        (["frames", *BOX, "-o", "out", "--max-memory-mb", "1"], "do not fit"),
+        (["frames", *BOX, "-o", "out", "--max-memory-mb", "1"], "does not fit"),
         (["frames", *BOX, "-o", "a.png"], "is a file"),
         (["frames", *BOX, "-o", "frames"], "holds other files"),
     ],
@@ -145,6 +161,9 @@ def test_what_cannot_be_done_is_told_and_leaves_nothing(
     samgraph: Run, arguments: list[str], message: str
 ) -> None:
     before = sorted(os.listdir("frames"))
+    empty = np.zeros((scenes.HEIGHT, scenes.WIDTH), np.bool_)
+    Image.fromarray(empty).save("zero.png")
+    Image.fromarray(~empty).save("mask.png")
 
     outcome = samgraph("track", *arguments)
 
@@ -163,8 +182,11 @@ def test_an_output_folder_belongs_to_one_run(samgraph: Run) -> None:
     again = samgraph("track", "frames", *BOX, "--end", "1", "-o", "out")
     other = samgraph("track", "frames", "--point", "40,50", "--end", "1", "-o", "out", "--resume")
     done = samgraph("track", "frames", *BOX, "--end", "1", "-o", "out", "--resume")
+    little = samgraph(
+        "track", "frames", *BOX, "--end", "1", "-o", "out", "--resume", "--max-memory-mb", "64"
+    )
 
-    assert (again.code, other.code, done.code) == (2, 2, 0)
+    assert (again.code, other.code, done.code, little.code) == (2, 2, 0, 0)
     assert "--resume" in again.err
     assert "another run: prompts differs" in other.err
     assert contents("out") == before

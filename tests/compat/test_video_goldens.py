@@ -74,9 +74,10 @@ def test_the_shared_sessions_agree_in_bfloat16(scenario: str) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.timeout(900)
-def test_the_first_shared_session_agrees_at_full_size() -> None:
-    golden = shared_video("S1_sam2.1_tiny_fp32mem")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("scenario", ["S1", "S2"])
+def test_the_shared_sessions_agree_at_full_size(scenario: str) -> None:
+    golden = shared_video(f"{scenario}_sam2.1_tiny_fp32mem")
     predictor = predictor_for(
         shared_model("sam2.1_tiny", golden.weights_seed), "memory_precision=fp32"
     )

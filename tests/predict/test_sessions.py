@@ -141,6 +141,16 @@ def test_options_are_remembered_and_can_be_changed(tmp_path: Path) -> None:
     assert same.follower.tracker.memory_precision == "fp32"
 
 
+def test_options_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "session.safetensors"
+    opened().save(path)
+    with pytest.raises(OptionError, match="a video has no option `colour`"):
+        resumed(path, colour="red")
+    open_stream(tiny_model()).save(path)
+    with pytest.raises(OptionError, match="a stream has no option `source`"):
+        resume(tiny_model(), path, source=scenes.frames(FRAMES))
+
+
 def test_a_session_belongs_to_its_model_and_its_video(tmp_path: Path) -> None:
     path = tmp_path / "session.safetensors"
     opened().save(path)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from samgraph.predict import tracker
 from samgraph.predict.memory_bank import Choice, Moment, ReferencePolicy
 from samgraph.predict.object_prompts import squeezed_mask
 from samgraph.predict.overlaps import without_overlaps
@@ -65,6 +66,28 @@ def test_a_frame_is_encoded_once_and_objects_run_in_batches(
         "decode": 2 * runs,
         "memory_encoder": 1 + 2 * runs,
     }
+
+
+def test_large_memories_are_attended_to_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = list(with_objects(3).track())
+    video = with_objects(3)
+    core = video.follower.tracker.core
+    rows: list[int] = []
+    run = core.run
+
+    def watched(name: str, **inputs: Any) -> Any:
+        if name == "memory_attention":
+            rows.append(len(inputs["memory"]))
+        return run(name, **inputs)
+
+    # Room for three objects that remember one frame, or for one that remembers two or three.
+    monkeypatch.setattr(tracker, "CELLS_AT_ONCE", 3 * core.config.grid**2)
+    monkeypatch.setattr(core, "run", watched)
+    apart = list(video.track())
+
+    assert rows == [3, 1, 1, 1, 1, 1, 1]
+    for one, other in zip(together, apart, strict=True):
+        np.testing.assert_allclose(one.low_logits, other.low_logits, atol=1e-3)
 
 
 def test_objects_with_memories_of_different_length_run_apart() -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
+from samgraph.errors import OptionError, PromptError
 from samgraph.predict.frame_result import FrameResult
 from samgraph.predict.video import Video, open_video
 from tests import tolerances
@@ -251,12 +253,39 @@ def test_a_run_has_a_start_and_an_end() -> None:
     assert backward == [5, 4, 3]
 
 
+def test_a_run_without_a_frame_is_refused() -> None:
+    video = opened()
+    video.add(frame=3, object=1, box=BOX)
+
+    with pytest.raises(OptionError, match="no frame to track"):
+        video.track(start=5, end=2)
+    with pytest.raises(OptionError, match="no frame to track"):
+        video.track(end=2)
+    with pytest.raises(OptionError, match="no frame to track"):
+        video.track(reverse=True, end=4)
+
+
+def test_tracking_ends_when_there_is_no_object_left() -> None:
+    video = open_video(tiny_model(), iter(scenes.frames(FRAMES)))
+    video.add(frame=0, object=1, box=BOX)
+    seen = []
+
+    for result in video.track():
+        seen.append(result.index)
+        if result.index == 2:
+            video.remove(1)
+
+    assert seen == [0, 1, 2]
+
+
 def test_objects_and_prompts_can_be_taken_back() -> None:
     video = opened()
     video.add(frame=0, object=1, box=BOX)
     video.add(frame=0, object=2, points=[(118, 84)])
     video.add(frame=3, object=2, points=[(118, 66)])
 
+    with pytest.raises(PromptError, match=f"no frame {FRAMES}"):
+        video.clear(frame=FRAMES)
     video.clear(frame=3)
     assert list(video.objects) == [1, 2]
     video.clear(frame=0, object=2)

@@ -7,6 +7,7 @@ import click
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.cli.track_prompts import BOX, MASK, POINT, Placed, gathered
 from samgraph.cli.track_run import FORMATS, Plan, run_plan
+from samgraph.media.video_source import OnDamage
 
 FRAME = click.IntRange(min=0)
 _EXAMPLES = """
@@ -63,7 +64,7 @@ def command(
     reverse: bool,
     both: bool,
     resume: bool,
-    on_damage: str,
+    on_damage: OnDamage,
     strict: bool,
     memory_precision: str,
     fill_holes: int,

@@ -30,15 +30,19 @@ def write_coco_file(
 
 
 def write_overlay(folder: RunFolder, source: FrameSource, numbers: dict[ObjectId, int]) -> None:
-    """A video of the frames with their masks, in the order they are shown."""
+    """A video of the frames with their masks, in the order and at the times they are shown."""
     records = folder.journal.records()
+    first: float | None = None
     with VideoWriter(folder.path / "overlay.mp4", source.size_hw, rate=_rate(source)) as video:
         for record in records:
             objects = record["objects"]
             masks = [run_lengths.decode(one["segmentation"]) for one in objects]
             stack = np.stack(masks) if masks else np.zeros((0, *source.size_hw), np.bool_)
             ids = [numbers[one["id"]] for one in objects]
-            video.write(overlay(source.frame(record["frame"]), stack, object_ids=ids))
+            seconds = record["time"]
+            first = seconds if first is None else first
+            since = None if seconds is None or first is None else seconds - first
+            video.write(overlay(source.frame(record["frame"]), stack, object_ids=ids), since)
 
 
 def _segments(record: dict[str, Any], numbers: dict[ObjectId, int]) -> Iterator[Segment]:

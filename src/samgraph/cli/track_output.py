@@ -25,6 +25,7 @@ from samgraph.formats.davis import write_davis_frame
 from samgraph.media.files import unwritable, write_atomically
 from samgraph.media.images import write_png
 from samgraph.media.rle import to_json
+from samgraph.media.video_source import Damage
 from samgraph.predict.frame_result import FrameResult
 from samgraph.predict.object_prompts import ObjectId
 
@@ -40,6 +41,7 @@ class Journal:
         self._path = path
         self.frames: set[int] = set()
         self.concealed: set[int] = set()  # partly guessed by the decoder
+        self.resized: set[int] = set()
         end = self._read()
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
@@ -111,8 +113,9 @@ class Journal:
 
     def _note(self, record: dict[str, Any]) -> None:
         self.frames.add(record["frame"])
-        if record.get("concealed"):
-            self.concealed.add(record["frame"])
+        for key, frames in (("concealed", self.concealed), ("resized", self.resized)):
+            if record.get(key):
+                frames.add(record["frame"])
 
 
 def _record_of(line: bytes) -> dict[str, Any] | None:
@@ -175,8 +178,8 @@ class RunFolder:
         write_atomically(self.path / RUN, text.encode())
 
 
-def frame_record(result: FrameResult, *, is_concealed: bool) -> dict[str, Any]:
-    """A frame's line."""
+def frame_record(result: FrameResult, damage: Damage) -> dict[str, Any]:
+    """A frame's line; `damage` is that of the video, as far as it has been read."""
     objects = []
     boxes, areas = result.boxes.tolist(), result.areas.tolist()
     for one, rle, is_there, box, area in zip(
@@ -195,8 +198,11 @@ def frame_record(result: FrameResult, *, is_concealed: bool) -> dict[str, Any]:
             }
         )
     seconds = None if result.time is None else round(result.time, 6)
-    record = {"frame": result.index, "time": seconds, "objects": objects}
-    return {**record, "concealed": True} if is_concealed else record
+    record: dict[str, Any] = {"frame": result.index, "time": seconds, "objects": objects}
+    for key, frames in (("concealed", damage.concealed), ("resized", damage.resized)):
+        if result.index in frames:
+            record[key] = True
+    return record
 
 
 def write_masks(folder: Path, kind: str, result: FrameResult, numbers: dict[ObjectId, int]) -> None:

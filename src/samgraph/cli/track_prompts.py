@@ -66,6 +66,11 @@ class Given:
     box: tuple[float, ...] | None = None
     mask: NDArray[np.bool_] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said."""
+        return not self.points and self.box is None and self.mask is None
+
     def described(self) -> dict[str, Any]:
         """For the record of the run."""
         mask = None if self.mask is None else hashlib.sha256(self.mask.tobytes()).hexdigest()[:16]
@@ -91,13 +96,15 @@ def gathered(
     A mask file without an object, that has several numbers in it, has an object for each.
 
     Raises:
-        PromptError: There is none, or two boxes are for one object on one frame.
+        PromptError: There is none, or an object on a frame has two boxes, two masks, or a mask and
+            something else.
     """
     found: dict[tuple[ObjectId, int], Given] = {}
 
     def at(placed: Placed, name: ObjectId = 1) -> Given:
         frame = start if placed.frame is None else placed.frame
-        return found.setdefault((placed.object or name, frame), Given())
+        chosen = name if placed.object is None else placed.object
+        return found.setdefault((chosen, frame), Given())
 
     for places, label in ((points, 1), (negatives, 0)):
         for placed in places:
@@ -109,7 +116,14 @@ def gathered(
         at(placed).box = placed.value
     for placed in masks:
         for name, mask in _masks(placed).items():
-            at(placed, name).mask = mask
+            given = at(placed, name)
+            if not given.is_empty:
+                raise PromptError(
+                    "an object has a mask and another prompt on one frame",
+                    got=f"`{placed.value}`",
+                    hint="a mask is given alone",
+                )
+            given.mask = mask
     if not found:
         raise PromptError(
             "there is nothing to track", hint="say where the object is: --point X,Y or --box ..."
@@ -128,6 +142,8 @@ def _masks(placed: Placed) -> dict[ObjectId, NDArray[np.bool_]]:
         raise ImageError(f"`{placed.value}` does not exist")
     labels = read_label_image(placed.value)
     values = [int(value) for value in np.unique(labels) if value]
+    if not values:
+        raise PromptError(f"`{placed.value}` marks nothing", got="0 at every pixel")
     if placed.object is not None or (len(values) < 2 and set(values) <= set(BINARY)):
         return {1: labels > 0}
     return {value: labels == value for value in values if value != 255}

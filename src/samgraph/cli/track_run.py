@@ -16,9 +16,12 @@ import click
 from samgraph.cli.options import ModelChoice
 from samgraph.cli.progress import Progress
 from samgraph.cli.track_endings import write_coco_file, write_overlay
+from samgraph.cli.track_limits import Needs, limits_within
 from samgraph.cli.track_output import Journal, RunFolder, frame_record, write_masks
 from samgraph.cli.track_prompts import Given
-from samgraph.errors import CapacityError, CheckpointError, OptionError
+from samgraph.errors import CheckpointError, OptionError
+from samgraph.media.frames import open_frames
+from samgraph.media.video_source import OnDamage
 from samgraph.predict.embedding import fingerprint
 from samgraph.predict.model import Model
 from samgraph.predict.object_prompts import ObjectId
@@ -28,7 +31,6 @@ from samgraph.sam2.config import Sam2Config
 DONE, BAD_INPUT, DAMAGE = 0, 2, 3
 FORMATS = ("davis", "png", "overlay", "coco", "jsonl")
 SESSION_SECONDS = 20.0
-MEGABYTE = 1 << 20
 SAMPLE_BYTES = 1 << 16
 DEFAULT_CACHE_MB = 64.0
 PALETTE_SIZE = 255
@@ -46,7 +48,7 @@ class Plan:
     end: int | None
     reverse: bool
     both: bool
-    on_damage: str
+    on_damage: OnDamage
     memory_precision: str
     fill_holes: int
     overlaps: bool
@@ -59,8 +61,9 @@ class Plan:
         free = (n for n in range(1, len(names) + PALETTE_SIZE) if n not in numbers.values())
         return {name: name if isinstance(name, int) else next(free) for name in names}
 
-    def described(self, model: Model, video: Video) -> dict[str, Any]:
+    def described(self, model: Model, video: Video, precision: str) -> dict[str, Any]:
         """What tells this run from others, for `run.json`."""
+        at_once = video.follower.tracker.settings["objects_at_once"]
         return {
             "video": {
                 "name": video.source.name,
@@ -68,7 +71,11 @@ class Plan:
                 "size_hw": list(video.size_hw),
                 "digest": _digest(self.video),
             },
-            "model": {"name": model.config.name, "weights": fingerprint(model.core)},
+            "model": {
+                "name": model.config.name,
+                "weights": fingerprint(model.core),
+                "precision": precision,
+            },
             "format": self.kind,
             "objects": {str(name): number for name, number in self.numbers.items()},
             "prompts": [
@@ -86,6 +93,7 @@ class Plan:
                 "memory_precision": self.memory_precision,
                 "fill_holes": self.fill_holes,
                 "overlaps": self.overlaps,
+                "objects_at_once": min(at_once, len(self.numbers)),
             },
         }
 
@@ -102,10 +110,20 @@ def run_plan(
     """Track, write, and tell; the exit code."""
     if plan.both and plan.reverse:
         raise OptionError("--both has both directions", got="--reverse as well")
+    for name, number in plan.numbers.items() if plan.kind == "davis" else ():
+        if not 1 <= number <= PALETTE_SIZE:
+            raise OptionError(
+                f"object `{name}` has no place in a palette image",
+                expected=f"a number from 1 to {PALETTE_SIZE}, or a text",
+                hint="give it another one, or choose another --format",
+            )
     model = choice.load()
-    limits = _limits(model.config, plan, max_memory_mb)
+    limits: dict[str, Any] = {"cache_mb": DEFAULT_CACHE_MB}
+    if max_memory_mb is not None:
+        limits = limits_within(max_memory_mb, _needs(model.config, plan))
     with _opened(model, plan, limits) as video, _stopping_on_terminate():
-        folder = RunFolder(plan.out, plan.described(model, video), resume=resume)
+        described = plan.described(model, video, choice.precision)
+        folder = RunFolder(plan.out, described, resume=resume)
         progress = Progress(
             len(_frames(plan, video)), done=len(folder.journal.frames), is_quiet=quiet
         )
@@ -142,8 +160,7 @@ def _track(
         for result in _results(video, plan, position):
             if result.index not in folder.journal.frames:
                 write_masks(plan.out, plan.kind, result, plan.numbers)
-                is_concealed = result.index in video.damage.concealed
-                folder.journal.append(frame_record(result, is_concealed=is_concealed))
+                folder.journal.append(frame_record(result, video.damage))
                 progress.step()
             if time.monotonic() - saved >= SESSION_SECONDS:
                 folder.journal.sync()
@@ -195,7 +212,10 @@ def _ending(video: Video, plan: Plan, journal: Journal) -> dict[str, Any]:
     """
     missing = [frame for frame in _frames(plan, video) if frame not in journal.frames]
     damage = replace(
-        video.damage, missing=tuple(missing), concealed=tuple(sorted(journal.concealed))
+        video.damage,
+        missing=tuple(missing),
+        concealed=tuple(sorted(journal.concealed)),
+        resized=tuple(sorted(journal.resized)),
     )
     return {
         "written": len(journal.frames),
@@ -228,32 +248,11 @@ def _opened(model: Model, plan: Plan, limits: dict[str, Any]) -> Video:
     )
 
 
-def _limits(config: Sam2Config, plan: Plan, megabytes: float | None) -> dict[str, Any]:
-    """How much may be kept, and how many objects are run at once.
-
-    Raises:
-        CapacityError: What has to be kept does not fit.
-    """
-    if megabytes is None:
-        return {"cache_mb": DEFAULT_CACHE_MB}
-    cells = config.grid**2
-    number = 4 if plan.memory_precision == "fp32" else 2
-    objects = len(plan.numbers)
-    # The window, and what is kept around the start to turn back; prompted frames; their logits.
-    remembered = (2 * config.memory_frames * objects + len(plan.prompts)) * cells
-    remembered *= config.memory_channels * number
-    frame = 4 * (cells * config.channels + config.mask_size**2 * config.channels * 3 // 16)
-    # A layer of attention or of the decoder, for one object.
-    working = 4 * cells * (config.memory_feedforward + 4 * config.channels)
-    spare = megabytes * MEGABYTE - remembered - 2 * frame
-    if spare < working:
-        need = (remembered + 2 * frame + working) / MEGABYTE
-        raise CapacityError(
-            f"{objects} objects do not fit in {megabytes:g} MB",
-            expected=f"at least {need:.0f} MB",
-            hint=f"--max-memory-mb {need + 1:.0f}",
-        )
-    return {"cache_mb": frame / MEGABYTE, "objects_at_once": max(1, min(4, int(spare // working)))}
+def _needs(config: Sam2Config, plan: Plan) -> Needs:
+    with open_frames(plan.video, on_damage=plan.on_damage, cache_frames=1) as source:
+        size_hw = source.size_hw
+    is_wide = plan.memory_precision == "fp32"
+    return Needs(config, size_hw, len(plan.numbers), len(plan.prompts), is_wide)
 
 
 def _frames(plan: Plan, video: Video) -> list[int]:

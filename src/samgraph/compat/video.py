@@ -370,7 +370,3 @@ def build_sam2_video_predictor(
 def build_sam2_video_predictor_hf(model_id: str, **kwargs: Any) -> SAM2VideoPredictor:
     """A predictor by the name of its repository; the weights are downloaded once and checked."""
     return build_sam2_video_predictor(model_id, model_id, **kwargs)
-
-
-def _store(is_cond: bool) -> str:
-    return COND if is_cond else NON_COND

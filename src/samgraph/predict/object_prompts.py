@@ -97,6 +97,18 @@ def checked_object(name: object) -> ObjectId:
     return name
 
 
+def checked_frame(frame: object, length: int | None) -> int:
+    """The number of a frame, in a video of so many; None where that is not known."""
+    if isinstance(frame, bool) or not isinstance(frame, int | np.integer):
+        raise PromptError("a frame is named by its number", got=f"a {type(frame).__name__}")
+    if frame < 0 or (length is not None and frame >= length):
+        raise PromptError(
+            f"there is no frame {frame}",
+            expected="0 or more" if length is None else f"0 to {length - 1}",
+        )
+    return int(frame)
+
+
 def scaled(points_xy: Floats, size_hw: tuple[int, int], image_size: int) -> Floats:
     """Pixels of the frame to pixels of the model's input, in the reference's order of rounding."""
     width_height = np.array([size_hw[1], size_hw[0]], np.float32)

@@ -9,6 +9,7 @@ Saved is all that later results depend on: prompts and what came of them, and wh
 of each object. Masks that were tracked are not; nor are caches.
 """
 
+import inspect
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -68,12 +69,14 @@ def resume(core: Sam2Model, path: str | os.PathLike[str], **options: Any) -> Vid
             `open_video` or `open_stream` that is to be another.
 
     Raises:
-        CheckpointError: The file is damaged, is no session, or was made with another model.
-        VideoError: The source is missing, or is another video.
+        CheckpointError: The file is damaged, is no session, or belongs to another model or video.
+        VideoError: The source is missing.
+        OptionError: There is no such option.
     """
     name = os.fspath(path)
     with _damage_named(name):
         record, tensors = _read(core, name)
+        _check_names(record["kind"], options)
         given = {**_options(record, options), **options}
         if record["kind"] == "stream":
             stream = open_stream(core, **given)
@@ -191,6 +194,15 @@ def _options(record: dict[str, Any], options: Mapping[str, Any]) -> dict[str, An
     elif "policy" not in options:
         raise OptionError("this session had a memory policy of its own", hint="pass `policy=`")
     return given
+
+
+def _check_names(kind: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that such a session does not have."""
+    opener = open_video if kind == "video" else open_stream
+    known = [name for name in inspect.signature(opener).parameters if name != "core"]
+    for name in options:
+        if name not in known:
+            raise OptionError(f"a {kind} has no option `{name}`", expected=", ".join(known))
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from samgraph.errors import OptionError, PromptError
@@ -32,7 +31,7 @@ from samgraph.predict.following import Follower
 from samgraph.predict.frame_feed import MEGABYTE, EncodedFrames, FrameFeed, feeding
 from samgraph.predict.frame_result import FrameResult, Showing, Sighting
 from samgraph.predict.memory_bank import MemoryPolicy, MemoryPrecision, ReferencePolicy
-from samgraph.predict.object_prompts import ObjectId, checked_object, checked_prompt
+from samgraph.predict.object_prompts import ObjectId, checked_frame, checked_object, checked_prompt
 from samgraph.predict.tracked_object import TrackedObject, encoded
 from samgraph.predict.tracker import Tracker
 from samgraph.sam2.model import Sam2Model
@@ -152,9 +151,10 @@ class Video:
         """
         if frame is None and object is None:
             raise OptionError("say what to clear", expected="frame, object or both; else `reset()`")
+        places = None if frame is None else [self._checked_frame(frame)]
         for name in self.objects if object is None else [object]:
             prompts = self.follower.known(name).prompts
-            for place in list(prompts) if frame is None else [frame]:
+            for place in list(prompts) if places is None else places:
                 self.follower.take_back(name, place)
 
     def reset(self) -> None:
@@ -172,7 +172,7 @@ class Video:
         logits: bool = False,
         images: bool = False,
     ) -> Iterator[FrameResult]:
-        """Follow all objects, a frame at a time.
+        """Follow all objects, a frame at a time, until the end or until there is no object left.
 
         `position` is then the frame after the last one tracked: a `start` to go on from.
 
@@ -186,6 +186,7 @@ class Video:
 
         Raises:
             PromptError: There is no object, or no such frame.
+            OptionError: There is no frame between `start` and `end`.
         """
         if not self.objects:
             raise PromptError(
@@ -195,6 +196,10 @@ class Video:
             raise OptionError("`both` has both directions", got="reverse=True as well")
         last = None if end is None else self._checked_frame(end)
         begin = self.first_frame(reverse) if start is None else self._checked_frame(start)
+        if last is not None and (last > begin if reverse else last < begin):
+            raise OptionError(
+                "there is no frame to track", got=f"from frame {begin} to frame {last}"
+            )
         runs = [(begin, last, reverse)]
         if both and begin > 0:
             runs.append((begin - 1, 0, True))
@@ -243,6 +248,8 @@ class Video:
         size = self.follower.tracker.config.image_size
         with feeding(self.source, size, last=last, is_reverse=is_reverse) as feed:
             for frame in frames:
+                if not self.objects:
+                    return
                 self.follower.settle()
                 try:
                     result = self._step(frame, is_reverse, feed, logits, images)
@@ -317,15 +324,7 @@ class Video:
         return known - 1 if end is None else min(end, known - 1)
 
     def _checked_frame(self, frame: int) -> int:
-        known = self.source.length
-        if isinstance(frame, bool) or not isinstance(frame, int | np.integer):
-            raise PromptError("a frame is named by its number", got=f"a {type(frame).__name__}")
-        if frame < 0 or (known is not None and frame >= known):
-            raise PromptError(
-                f"there is no frame {frame}",
-                expected="0 or more" if known is None else f"0 to {known - 1}",
-            )
-        return int(frame)
+        return checked_frame(frame, self.source.length)
 
 
 def open_video(
