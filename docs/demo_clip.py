@@ -1,4 +1,4 @@
-"""The clip of the demo: a cup crosses a picture of a cat, and passes behind a board on its way.
+"""The clip of the demo: a cup moves, leans and comes nearer in front of a blurred picture.
 
 The cup was outlined by hand in `media/coffee.jpg`. Every frame is made here, so the true mask of
 every frame is known to the pixel, and `demo.py` can say how well the cup was followed.
@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 
 from samgraph.media.images import read_image
 
 MEDIA = Path(__file__).resolve().parent / "media"
 COFFEE, CAT = MEDIA / "coffee.jpg", MEDIA / "chelsea.jpg"
 
-FRAMES = 48
-BOARD = (172, 292)  # columns of the clip that the board covers
-WOOD = (480, 0)  # where in the photograph of the cup the board's wood is taken from
-CUP_SCALE = 0.27  # of its size in the photograph
+FRAMES = 36
+BLUR = 16  # of the background, in pixels
+CUP_SCALE = 0.5  # of its size in the photograph
 
 # The cup with its handle in `coffee.jpg`, clockwise from the left of the rim, in pixels.
 OUTLINE = (
@@ -45,6 +44,8 @@ class Clip:
     def save(self, folder: Path) -> Path:
         """Write the frames as images, as `samgraph track` reads them."""
         folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("*.png"):
+            old.unlink()
         for number, frame in enumerate(self.frames):
             Image.fromarray(frame).save(folder / f"{number:05}.png")
         return folder
@@ -61,19 +62,15 @@ def cup_mask() -> NDArray[np.bool_]:
 def make_clip() -> Clip:
     """All frames and their masks; the same every time."""
     photograph, cat = (Image.fromarray(read_image(path)) for path in (COFFEE, CAT))
-    cup = _cup(photograph)
-    left, right = BOARD
-    wood = photograph.crop((*WOOD, WOOD[0] + right - left, WOOD[1] + cat.height))
+    cup, cat = _cup(photograph), cat.filter(ImageFilter.GaussianBlur(BLUR))
     frames, masks = [], []
     for number in range(FRAMES):
         sprite, corner = _placed(cup, number / (FRAMES - 1))
         frame = cat.copy()
         frame.paste(sprite, corner, sprite)
-        frame.paste(wood, (left, 0))
         shown = Image.new("L", cat.size)
         shown.paste(sprite.getchannel("A"), corner)
         mask = np.asarray(shown) >= 128
-        mask[:, left:right] = False
         frames.append(np.array(frame))
         masks.append(mask)
     return Clip(frames, masks)
@@ -94,9 +91,9 @@ def _placed(cup: Image.Image, time: float) -> tuple[Image.Image, Any]:
 
     It goes from left to right in a wave, leans over and back, and comes nearer.
     """
-    scale = CUP_SCALE * (1 + 0.25 * time)
+    scale = CUP_SCALE * (1 + 0.2 * time)
     size = (round(cup.width * scale), round(cup.height * scale))
     small = cup.resize(size, Image.Resampling.LANCZOS)
-    turned = small.rotate(25 * math.sin(2 * math.pi * time), Image.Resampling.BICUBIC, expand=True)
-    x, y = 50 + 350 * time, 150 + 50 * math.sin(3 * math.pi * time)
+    turned = small.rotate(12 * math.sin(2 * math.pi * time), Image.Resampling.BICUBIC, expand=True)
+    x, y = 120 + 210 * time, 160 + 35 * math.sin(2 * math.pi * time)
     return turned, (round(x - turned.width / 2), round(y - turned.height / 2))

@@ -22,6 +22,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from training.split import is_held_out
+
 SIDE, CUT = 512, 256
 HERE = Path(__file__).parent
 EDGE = 128  # the value of pixels that may belong to either side
@@ -69,14 +71,10 @@ def check(folder: Path) -> None:
             raise SystemExit(f"{path} is not what the manifest says: sha256 {found}")
 
 
-def is_held_out(name: str) -> bool:
-    """About one photograph in ten, for ever the same ones."""
-    return hashlib.sha256(Path(name).stem.encode()).digest()[0] < 26
-
-
 def read_pets(folder: Path, *, held_out: bool, limit: int | None = None) -> Photos:
     """The photographs of cats and dogs, with their masks."""
-    images, masks = [], []
+    images: list[bytes] = []
+    masks = []
     for part in ("pets-0.tar", "pets-1.tar"):
         files = dict(_members(folder / part))
         for name in sorted(files):
@@ -110,7 +108,9 @@ def read_photos(folder: Path, limit: int | None = None) -> Photos:
 def read_clips(folder: Path, *, split: str, limit: int | None = None) -> Clips:
     """The clips of one split, `train` or `held-out`, with their labels."""
     labels = json.loads((HERE / "labels" / "clips.json").read_text())
-    images, sizes, places = [], {}, {}
+    images: list[bytes] = []
+    sizes: dict[str, tuple[int, int]] = {}
+    places: dict[tuple[str, int], int] = {}
     for name, data in sorted(_members(folder / "clips.tar")):
         _, clip, frame = name.split("/")
         if limit is not None and clip not in sizes and len(sizes) >= limit:
@@ -170,8 +170,9 @@ def _framed(rgba: Bytes) -> Bytes | None:
     if len(ys) < 200:
         return None
     room = 4
-    box = (xs.min() - room, ys.min() - room, xs.max() + room + 1, ys.max() + room + 1)
-    cut = Image.fromarray(rgba).crop(tuple(map(int, box)))
+    left, top = int(xs.min()) - room, int(ys.min()) - room
+    right, bottom = int(xs.max()) + room + 1, int(ys.max()) + room + 1
+    cut = Image.fromarray(rgba).crop((left, top, right, bottom))
     side = max(cut.size)
     scale = CUT / side
     size = (max(1, round(cut.width * scale)), max(1, round(cut.height * scale)))

@@ -7,6 +7,7 @@ Shapes: n pictures, G masks of a picture, Q points asked about.
 """
 
 from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from torch.nn import functional
@@ -14,10 +15,11 @@ from torch.nn import functional
 from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array
 from training import teacher
-from training.data import Clips, Track
+from training.data import SIDE, Clips, Track
 from training.prompting import ABSENT
-from training.scenes import MASK, SIDE, Scenes, normalised
+from training.scenes import MASK, Scenes, normalised
 
+Asked = Literal["embedding", "masks"]
 ASKED = 16
 KEPT = 10
 
@@ -31,16 +33,15 @@ class Teacher:
         self._encode = Evaluator(teacher.encode_graph(size), "bf16" if device == "cuda" else "fp32")
         self._decode = Evaluator(teacher.decode_graph(teacher.CONFIG.at_size(SIDE)), "fp32")
 
-    @torch.no_grad()
     def encode(self, images: torch.Tensor) -> torch.Tensor:
         """Bytes [n, 3, SIDE, SIDE] -> embeddings at the student's resolution."""
         x = functional.interpolate(
             images.float() / 255, self.size, mode="bilinear", align_corners=False
         )
-        found = self._encode({**self.weights, "image": normalised(x.clamp(0, 1))})["embedding"]
+        with torch.no_grad():
+            found = self._encode({**self.weights, "image": normalised(x.clamp(0, 1))})["embedding"]
         return functional.adaptive_avg_pool2d(found, SIDE // 16)
 
-    @torch.no_grad()
     def decode(
         self,
         embedding: torch.Tensor,
@@ -56,7 +57,8 @@ class Teacher:
             "mask": points.new_zeros(N, 1, MASK, MASK) if mask is None else mask,
             "has_mask": torch.full((N,), mask is not None, device=points.device),
         }
-        return self._decode({**self.weights, "embedding": embedding, **given})
+        with torch.no_grad():
+            return self._decode({**self.weights, "embedding": embedding, **given})
 
     def masks(self, embedding: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
         """Coverage [n, G, MASK, MASK] of what is at points [n, Q, 2]; good ones, no two alike."""
@@ -97,19 +99,19 @@ class Pool:
         self.embeddings = torch.empty(size, 256, SIDE // 16, SIDE // 16, dtype=torch.bfloat16, **at)
         self.masks = torch.zeros(size, 2 * KEPT, MASK, MASK, dtype=torch.uint8, **at)
 
-    def add(self, count: int, *, masks: bool = True) -> None:
-        """Draw and label more pictures; without `masks` only the embedding."""
+    def add(self, count: int, *, ask: Asked) -> None:
+        """Draw more pictures, and ask the teacher about them."""
         images, exact = self.scenes.views(count)
-        embedding = self.teacher.encode(images)
         known = exact
-        if masks:
+        places = (torch.arange(count, device=images.device) + self._next) % self.size
+        embedding = self.teacher.encode(images)
+        self.embeddings[places] = embedding.to(torch.bfloat16)
+        if ask == "masks":
             points = self.scenes.uniform(0, SIDE, count, ASKED, 2)
             seen = self.teacher.masks(embedding, points)
             known = torch.cat([exact, (seen * 255).round().to(torch.uint8)], 1)
         known = functional.pad(known, (0, 0, 0, 0, 0, 2 * KEPT - known.shape[1]))
-        places = (torch.arange(count, device=images.device) + self._next) % self.size
         self.images[places], self.masks[places] = images, known
-        self.embeddings[places] = embedding.to(torch.bfloat16)
         self._next = (self._next + count) % self.size
         self.filled = min(self.size, self.filled + count)
 
@@ -137,7 +139,8 @@ def label_track(clips: Clips, track: Track, taught: Teacher) -> torch.Tensor:
             masks.append(torch.zeros(MASK, MASK, device=device))
             continue
         box = torch.tensor(prompt["box"], device=device).reshape(2, 2)
-        clicks = torch.tensor(prompt.get("points") or [[0, 0, ABSENT]], device=device).float()
+        given: Any = prompt.get("points") or [[0, 0, ABSENT]]
+        clicks = torch.tensor(given, device=device).float()
         xy = torch.cat([box, clicks[:, :2]])[None] * scale
         labels = torch.cat([torch.tensor([2, 3], device=device), clicks[:, 2].long()])[None]
         found = taught.decode(taught.encode(clips.images[frame][None].to(device)), xy, labels)

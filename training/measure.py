@@ -64,7 +64,6 @@ def _best(found: Tensors) -> torch.Tensor:
     return found["masks"][torch.arange(len(best)), best][:, None]
 
 
-@torch.no_grad()
 def images(asked: Asked, pictures: torch.Tensor, masks: torch.Tensor) -> dict[str, float]:
     """Mean IoU by box, one click and five: pictures as bytes, masks 0, 255 or EDGE."""
     prompter = Prompter(str(pictures.device), 0)
@@ -90,7 +89,6 @@ def images(asked: Asked, pictures: torch.Tensor, masks: torch.Tensor) -> dict[st
     return {"box": box, "1 click": one, "5 clicks": five}
 
 
-@torch.no_grad()
 def seen_by_teacher(teacher: Teacher, photos: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Pictures and masks of all that the teacher sees in photographs, to compare with it."""
     axis = (torch.arange(4, device=photos.device) + 0.5) * SIDE / 4
@@ -105,7 +103,6 @@ def seen_by_teacher(teacher: Teacher, photos: torch.Tensor) -> tuple[torch.Tenso
     return torch.stack(pictures), torch.stack(masks)
 
 
-@torch.no_grad()
 def clips(student: Student, held_out: Clips, teacher: Teacher) -> dict[str, float]:
     """Mean IoU over labelled frames after the first, from a mask and from a box."""
     device = student.device

@@ -7,7 +7,8 @@ Shapes: N prompts, P points.
 import torch
 from torch.nn import functional
 
-from training.scenes import MASK, SIDE
+from training.data import SIDE
+from training.scenes import MASK
 
 ABSENT = -2
 _SCALE = SIDE / MASK

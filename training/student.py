@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from samgraph.engines.protocol import Precision
 from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array
 from samgraph.sam2 import graphs
@@ -27,7 +28,7 @@ class Student:
             name: torch.from_numpy(np.array(array, np.float32)).to(device).requires_grad_()
             for name, array in weights.items()
         }
-        half = "bf16" if device == "cuda" else "fp32"
+        half: Precision = "bf16" if device == "cuda" else "fp32"
         self._encode = Evaluator(graphs.image_encoder(config), half)
         self._decode = Evaluator(graphs.decode(config), "fp32")
         self._remember = Evaluator(graphs.encode_memory(config, images="N"), half)

@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 from torch.nn import functional
 
-from training.scenes import SIDE
+from training.data import SIDE
 from training.student import Student, Tensors
 
 

@@ -5,7 +5,7 @@
     python -m training.train video     --data DATA --state STATE     the memory learns to follow
 
 Each stage starts from what the one before left in STATE, or goes on where it stopped itself. The
-state is saved every half minute: a folder of files of at most 12 MB, complete or not there at all.
+state is saved every half minute: a folder of files of at most 16 MB, complete or not there at all.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import torch
 
 from samgraph.sam2.config import NANO, Sam2Config
 from training import data, measure, teacher
-from training.labelling import Pool, Teacher, label_track
+from training.labelling import Asked, Pool, Teacher, label_track
 from training.losses import answer_loss
 from training.prompting import ABSENT, Prompter
 from training.recorded import Losses, Recorded
@@ -55,11 +55,11 @@ _TRUNK = ("image_encoder",)
 _MEMORY = ("memory_", "maskmem", "no_", "obj_ptr", "mask_downsample")
 STAGES = {
     "embedding": Stage(steps=4200, batch=64, rate=1e-3, old_rate=0.0, new=_TRUNK, fresh=8),
-    "masks": Stage(steps=4000, batch=32, rate=3e-4, old_rate=3e-4, new=(), fresh=8),
+    "masks": Stage(steps=4000, batch=32, rate=3e-4, old_rate=3e-4, new=_TRUNK, fresh=8),
     "video": Stage(steps=2000, batch=12, rate=3e-4, old_rate=1e-4, new=_MEMORY, fresh=8),
 }
 SMALL = Stage(
-    steps=2, batch=2, rate=1e-3, old_rate=1e-3, new=(), fresh=2, frames=3, pool=8, warm_up=1
+    steps=2, batch=2, rate=1e-3, old_rate=1e-3, new=_TRUNK, fresh=2, frames=3, pool=8, warm_up=1
 )
 
 
@@ -82,8 +82,8 @@ class Run:
         groups: dict[float, list[torch.Tensor]] = {}
         for key, weight in student.weights.items():
             rate = stage.rate if key.startswith(stage.new) else stage.old_rate
-            groups.setdefault(rate if stage.new else stage.rate, []).append(weight)
-            weight.requires_grad_(rate > 0 or not stage.new)
+            groups.setdefault(rate, []).append(weight)
+            weight.requires_grad_(rate > 0)
         self.optimiser = torch.optim.AdamW(
             [{"params": some, "lr": rate, "top": rate} for rate, some in groups.items() if rate],
             betas=(0.9, 0.98),
@@ -100,10 +100,9 @@ class Run:
         made = self.step - self._since + 1
         start = min(1.0, made / self.stage.warm_up)
         along = min(1.0, max(self.step / self.stage.steps, self.spent / self.seconds))
+        pace = start * (0.02 + 0.49 * (1 + math.cos(math.pi * along)))
         for group in self.optimiser.param_groups:
-            group["lr"] = (
-                group["top"] * start * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * along)))
-            )
+            group["lr"] = group["top"] * pace
         weights = [p for group in self.optimiser.param_groups for p in group["params"]]
         if compute not in self._recorded:
             step = partial(compute, self)
@@ -112,9 +111,7 @@ class Run:
         size = torch.nn.utils.clip_grad_norm_(weights, 1.0)
         if torch.isfinite(size):
             self.optimiser.step()
-        keep = min(
-            1 - 1 / EMA_STEPS, (self.step - self._since + 1) / (self.step - self._since + 10)
-        )
+        keep = min(1 - 1 / EMA_STEPS, made / (made + 9))
         with torch.no_grad():
             old, new = list(self.average.values()), list(self.student.weights.values())
             torch._foreach_lerp_(old, [weight.detach() for weight in new], 1 - keep)
@@ -187,7 +184,11 @@ def _embedding_losses(run: Run, image: torch.Tensor, wanted: torch.Tensor) -> Lo
 
 def masks_step(room: Room) -> None:
     """Segment whatever is asked for, and do better when corrected."""
-    room.run.learn(_mask_losses, *_questions(room, each=4))
+    room.run.learn(_three_rounds, *_questions(room, each=4))
+
+
+def _three_rounds(run: Run, *questions: torch.Tensor) -> Losses:
+    return _mask_losses(run, 3, *questions)
 
 
 def _questions(room: Room, each: int) -> tuple[torch.Tensor, ...]:
@@ -202,14 +203,15 @@ def _questions(room: Room, each: int) -> tuple[torch.Tensor, ...]:
 
 def _mask_losses(
     run: Run,
+    rounds: int,
     image: torch.Tensor,
     wanted: torch.Tensor,
     target: torch.Tensor,
     points: torch.Tensor,
     labels: torch.Tensor,
     multimask: torch.Tensor,
-    rounds: int = 3,
 ) -> Losses:
+    """What a first prompt and corrections after it give, on one picture for several masks."""
     student, prompter = run.student, Prompter(run.student.device)
     features = student.encode(image)
     losses = {"embedding": 20 * (features["embedding"] - wanted).square().mean()}
@@ -302,7 +304,7 @@ def _video_losses(
         multi = torch.full_like(area[:, 0], t > 0 or way == "click", dtype=torch.bool)
         present = (area[:, t] > 0.0008) & (area[:, 0] > 0.002)
         total = total + answer_loss(answer, target[:, t], multi, present)
-    stills = _mask_losses(run, *questions, rounds=2)
+    stills = _mask_losses(run, 2, *questions)
     return {"clip": total / T, "still": torch.stack(list(stills.values())).sum()}
 
 
@@ -343,6 +345,14 @@ def real_films(clips: data.Clips, taught: Teacher, device: str) -> list[Film]:
         if len(masks) > 3:
             films.append(Film(clips.images[track.frames].to(device)[None], masks[None, None]))
     return films
+
+
+_STEPS = {"embedding": embedding_step, "masks": masks_step}
+_ASK: dict[str, Asked] = {
+    "embedding": "embedding",
+    "masks": "masks",
+    "video": "masks",
+}
 
 
 def main() -> None:
@@ -391,14 +401,15 @@ def train(
              "objects": len(room.scenes.objects)})  # fmt: skip
     films = real_films(room.clips, room.teacher, device) if name == "video" else []
     while not run.is_done:
-        room.pool.add(stage.fresh, masks=name != "embedding")
+        room.pool.add(stage.fresh, ask=_ASK[name])
         if name == "video":
             video_step(room, films)
         else:
-            {"embedding": embedding_step, "masks": masks_step}[name](room)
+            _STEPS[name](room)
     run.save()
-    if not small:
-        report(run, room, folder)
+    if device == "cuda":  # on a CPU the teacher would take an hour
+        with torch.no_grad():
+            report(run, room, folder)
 
 
 def _room(run: Run, folder: Path, taught: Teacher, seed: int, small: bool) -> Room:
@@ -412,12 +423,12 @@ def _room(run: Run, folder: Path, taught: Teacher, seed: int, small: bool) -> Ro
     scenes = Scenes(data.joined(*photos), objects, device, seed)
     pool = Pool(scenes, taught, run.stage.pool)
     for _ in range(max(1, run.stage.pool // (8 * run.stage.fresh))):
-        pool.add(run.stage.fresh, masks=run.name != "embedding")
+        pool.add(run.stage.fresh, ask=_ASK[run.name])
     return Room(run, scenes, pool, Prompter(device, seed + 1), taught, clips)
 
 
 def report(run: Run, room: Room, folder: Path) -> None:
-    """Figures on what was held out."""
+    """Figures on what was held out. No gradients are wanted here."""
     device = run.student.device
     student = run.averaged()
     pictures, masks = measure.pets(data.read_pets(folder, held_out=True), 256, device)

@@ -133,13 +133,19 @@ def test_a_folder_that_is_not_complete(tmp_path: Path, files: list[str], says: s
         find_pairs(tmp_path)
 
 
-def test_a_mask_of_another_size_is_bad_input(photographs: Path, measure: Command) -> None:
+def test_what_cannot_be_measured_is_left_out_and_named(photographs: Path, measure: Command) -> None:
     Image.fromarray(np.ones((4, 4), np.uint8)).save(photographs / "masks" / "b.png")
 
-    done = measure("images", photographs)
+    done = measure("images", photographs, "--json")
 
+    assert done.code == 3
+    assert "left out: `b.png` and its mask differ in size" in done.err
+    assert list(json.loads(done.out)["images"]) == ["a.jpg"]
+
+    Image.fromarray(np.ones((4, 4), np.uint8)).save(photographs / "masks" / "a.png")
+    done = measure("images", photographs)
     assert done.code == 2
-    assert "error: `b.png` and its mask differ in size" in done.err
+    assert "error: `a.jpg` and its mask differ in size" in done.err
 
 
 @pytest.fixture
@@ -175,3 +181,18 @@ def test_the_table_of_clips_has_both(sequence: Path, measure: Command) -> None:
     assert lines[1].split()[:2] == ["still", "1"]
     assert lines[1].split()[-2:] == ["100.0", "100.0"]
     assert lines[2].startswith("mean over objects")
+
+
+def test_frames_may_be_without_annotation(sequence: Path, measure: Command) -> None:
+    everything = json.loads(measure("davis", sequence, "--json").out)
+    (sequence / "Annotations" / "still" / "1.png").unlink()
+    fewer = json.loads(measure("davis", sequence, "--json").out)
+
+    assert fewer["mean"]["copied"] == everything["mean"]["copied"]
+    assert 0 <= fewer["mean"]["J"] <= 1
+
+    annotation = sequence / "Annotations" / "still"
+    (annotation / "2.png").rename(annotation / "seven.png")
+    done = measure("davis", sequence)
+    assert done.code == 2
+    assert "do not belong together" in done.err

@@ -31,13 +31,10 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_clip_is_known_to_the_pixel(demo: ModuleType) -> None:
     clip = demo.make_clip()
 
-    areas = [int(mask.sum()) for mask in clip.masks]
-    hidden = [number for number, area in enumerate(areas) if not area]
-    assert len(clip.frames) == len(clip.masks) == 48
-    assert hidden == list(range(hidden[0], hidden[-1] + 1))
-    assert len(hidden) >= 4
-    assert min(areas[:10]) > 3000
-    assert min(areas[-10:]) > 3000
+    assert len(clip.frames) == len(clip.masks) == 36
+    assert min(int(mask.sum()) for mask in clip.masks) > 3000
+    copied = [clip.masks[0]] * len(clip.masks)
+    assert demo.mean_overlap(clip, copied) < 0.25  # it moves
     assert demo.mean_overlap(clip, clip.masks) == 1
     assert demo.mean_overlap(clip, [np.zeros_like(mask) for mask in clip.masks]) == 0
 
@@ -85,6 +82,6 @@ def test_the_demo_shows_real_objects(
     _, steps = demo.run(model, tmp_path)
 
     _, cup, everything, tracked = steps
-    assert cup.figures["IoU"] >= 0.75
+    assert cup.figures["IoU"] >= 0.8
     assert int(re.findall(r"(\d+) masks stay", everything.sentence)[0]) >= 5
-    assert tracked.figures["IoU"] >= 0.7
+    assert tracked.figures["IoU"] >= 0.6

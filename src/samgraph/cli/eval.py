@@ -14,6 +14,7 @@ from rich.table import Table
 from samgraph.cli.eval_images import images
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.errors import SamgraphError, VideoError
+from samgraph.media.frames import image_files
 from samgraph.media.images import read_label_image
 from samgraph.predict.clicks import first_click
 from samgraph.predict.evaluation import (
@@ -92,30 +93,46 @@ def find_sequences(
 
 
 def evaluate_sequence(model: Model, frames: Path, annotations: list[Path], prompt: str) -> Measured:
-    """Track every object of the first annotation through a sequence and compare."""
+    """Track every object of the first annotation through a sequence and compare.
+
+    Frames may be without annotation; those are tracked and not compared.
+    """
     truth = [read_label_image(path) for path in annotations]
     labels = object_labels(truth[0])
     if not labels:
         raise VideoError(f"`{annotations[0]}` has no object")
+    places = _places(frames, annotations)
     with model.video(frames) as video:
-        if video.length != len(truth):
-            raise VideoError(
-                f"`{frames}` and its annotations differ in length",
-                got=f"{video.length} frames, {len(truth)} annotations",
-            )
         for label in labels:
             mask = truth[0] == label
             if prompt == "mask":
-                video.add(frame=0, object=label, mask=mask)
+                video.add(frame=places[0], object=label, mask=mask)
             elif prompt == "click":
-                video.add(frame=0, object=label, points=[first_click(mask).point])
+                video.add(frame=places[0], object=label, points=[first_click(mask).point])
             else:
-                video.add(frame=0, object=label, box=box_of(mask))
+                video.add(frame=places[0], object=label, box=box_of(mask))
         found: dict[int, list[np.ndarray[Any, Any]]] = {label: [] for label in labels}
-        for frame in video.track():
-            for label in labels:
-                found[label].append(frame.mask(label))
+        annotated = set(places)
+        for frame in video.track(end=places[-1]):
+            if frame.index in annotated:
+                for label in labels:
+                    found[label].append(frame.mask(label))
     return Measured(sequence_figures(truth, found), copied_figures(truth))
+
+
+def _places(frames: Path, annotations: list[Path]) -> list[int]:
+    """The number of the frame of each annotation: the one with its name, or all in order."""
+    numbers = {path.stem: number for number, path in enumerate(image_files(frames))}
+    if len(numbers) == len(annotations):
+        return list(range(len(annotations)))
+    missing = [path.name for path in annotations if path.stem not in numbers]
+    if missing:
+        raise VideoError(
+            f"`{frames}` and its annotations do not belong together",
+            got=f"{len(numbers)} frames, {len(annotations)} annotations, none named `{missing[0]}`",
+            expected="an annotation for every frame, or names that are those of frames",
+        )
+    return [numbers[path.stem] for path in annotations]
 
 
 def _only_level(folder: Path) -> Path:

@@ -35,18 +35,30 @@ def images(
     """Mean IoU on FOLDER: photographs in images, masks of the same name in masks.
 
     A mask is a PNG with a number a pixel: 0 background, 255 not counted, each other one an object.
-    The prompts are made from it: its box, one click, and five clicks that correct.
+    The prompts are made from it: its box, one click, and five clicks that correct. What cannot be
+    measured is left out, named at the end, and makes the exit code 3.
     """
     pairs = list(islice(find_pairs(folder, masks), limit))
     model = choice.load()
     results: dict[str, list[Overlaps]] = {}
+    failed: list[ImageError] = []
     for photograph, mask in pairs:
-        image = model.image(photograph)
-        found = list(image_figures(image, read_label_image(mask)).values())
+        try:
+            image = model.image(photograph)
+            found = list(image_figures(image, read_label_image(mask)).values())
+        except ImageError as error:
+            failed.append(error)
+            continue
         results[photograph.name] = found
         if not as_json:
             click.echo(f"{photograph.name}: {_text(Overlaps.mean(found))}", err=True)
+    if not results:
+        raise failed[0]
     _report(results, as_json)
+    for error in failed:
+        click.echo(f"left out: {error}", err=True)
+    if failed:
+        raise click.exceptions.Exit(3)
 
 
 def find_pairs(folder: Path, masks: Path | None = None) -> list[tuple[Path, Path]]:

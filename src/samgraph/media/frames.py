@@ -169,7 +169,7 @@ class ImageFolder(FrameList):
         on_damage: OnDamage = "error",
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        self.paths = _image_files(folder)
+        self.paths = image_files(folder)
         label = f"`{shown(os.fspath(folder))}`"
         super().__init__(self.paths, name=label, on_damage=on_damage, max_pixels=max_pixels)
         self._folder_name = Path(folder).resolve().name
@@ -352,7 +352,7 @@ def _open_path(
         ) from error
 
 
-def _image_files(folder: str | os.PathLike[str]) -> list[Path]:
+def image_files(folder: str | os.PathLike[str]) -> list[Path]:
     """The images directly in a folder, in natural order."""
     label = f"`{shown(os.fspath(folder))}`"
     try:

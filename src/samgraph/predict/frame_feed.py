@@ -15,6 +15,7 @@ from samgraph.predict.memory_bank import Floats
 from samgraph.predict.tracker import Features, Tracker
 
 MEGABYTE: Final = 1 << 20
+MOST_FRAMES: Final = 256
 # A gap of so many frames is read through; for a larger one, reading starts anew behind it.
 GAP: Final = 8
 
@@ -106,7 +107,10 @@ def prepare(frame: Rgb, size: int) -> ReadyFrame:
 
 
 class FeatureCache:
-    """Encoded frames by number, up to a size in bytes; the least used go first."""
+    """Encoded frames by number, up to a size in bytes and a count; the least used go first.
+
+    The count matters for small models: it bounds how long a video goes on filling the cache.
+    """
 
     def __init__(self, megabytes: float) -> None:
         if megabytes < 0:
@@ -135,7 +139,7 @@ class FeatureCache:
         self.drop(index)
         self._kept[index] = features
         self._bytes += features.bytes
-        while self._bytes > self._limit and len(self._kept) > 1:
+        while len(self._kept) > 1 and (self._bytes > self._limit or len(self._kept) > MOST_FRAMES):
             self._bytes -= self._kept.popitem(last=False)[1].bytes
 
     def drop(self, index: int) -> None:

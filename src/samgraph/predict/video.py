@@ -52,8 +52,8 @@ class Video:
         *,
         length: int | None = None,
         cache_mb: float = 128,
-        results_mb: float = 32,
-        archive_mb: float = 32,
+        results_mb: float = 16,
+        archive_mb: float = 24,
     ) -> None:
         if min(results_mb, archive_mb) < 0:
             raise OptionError("a store has no negative size", got=f"{results_mb}, {archive_mb} MB")
@@ -343,8 +343,8 @@ def open_video(
     on_damage: OnDamage = "error",
     objects_at_once: int = 4,
     cache_mb: float = 128,
-    results_mb: float = 32,
-    archive_mb: float = 32,
+    results_mb: float = 16,
+    archive_mb: float = 24,
     cache_frames: int | None = None,
     max_pixels: int | None = None,
 ) -> Video:

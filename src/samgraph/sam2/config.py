@@ -156,9 +156,10 @@ def find_config(wanted: "str | Sam2Config | Mapping[str, Any]") -> Sam2Config:
     if isinstance(wanted, Sam2Config):
         return wanted
     if isinstance(wanted, str):
-        if wanted in CONFIGS:
-            return CONFIGS[wanted]
-        near = get_close_matches(wanted, CONFIGS, n=3) or list(CONFIGS)
+        named = {**CONFIGS, NANO.name: NANO}
+        if wanted in named:
+            return named[wanted]
+        near = get_close_matches(wanted, named, n=3) or list(named)
         raise OptionError(f"there is no config `{wanted}`", expected=", ".join(near))
     known = {field.name for field in fields(Sam2Config)}
     unknown = sorted(set(wanted) - known)

@@ -1,0 +1,180 @@
+"""The recipe on a CPU: exact masks, prompts, losses, and two steps of every stage."""
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.parity
+
+from training import data, teacher, train  # noqa: E402
+from training.data import SIDE  # noqa: E402
+from training.losses import answer_loss, mask_loss, overlap  # noqa: E402
+from training.prompting import Prompter  # noqa: E402
+from training.scenes import MASK, Scenes  # noqa: E402
+from training.state import load_state  # noqa: E402
+
+
+def _photos(count: int) -> data.Photos:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (count, 3, SIDE, SIDE), np.uint8)
+    masks = np.zeros((count, data.CUT, data.CUT), np.uint8)
+    masks[:, 60:180, 80:200] = 255
+    return data.Photos(
+        torch.from_numpy(images),
+        torch.ones(count),
+        torch.from_numpy(masks),
+        torch.ones(count, dtype=torch.bool),
+    )
+
+
+def _scenes() -> Scenes:
+    objects = torch.zeros(3, 4, data.CUT, data.CUT, dtype=torch.uint8)
+    objects[:, 0, 20:230, 20:230] = 255
+    objects[:, 3, 20:230, 20:230] = 255
+    return Scenes(_photos(3), objects, "cpu", 0)
+
+
+def test_what_lies_in_front_covers_what_lies_behind() -> None:
+    images, masks = _scenes().views(6)
+    assert images.shape == (6, 3, SIDE, SIDE)
+    assert images.dtype == masks.dtype == torch.uint8
+    total = masks.float().sum(1)
+    assert float(total.max()) <= 256  # at most one thing a pixel, up to rounding
+    assert int((masks.float().flatten(2).mean(2) > 1).sum()) >= 6
+
+
+def test_a_clip_moves_and_its_masks_with_it() -> None:
+    scenes = _scenes()
+    images, masks = scenes.views(2)
+    film = scenes.clips(images, masks, frames=4, objects=2)
+    assert film.images.shape == (2, 4, 3, SIDE, SIDE)
+    assert film.masks.shape == (2, 2, 4, MASK, MASK)
+    assert not torch.equal(film.images[:, 0], film.images[:, 3])
+    assert bool((film.masks[:, :, 0].flatten(2).float().mean(2) > 0).all())
+
+
+def test_clicks_and_boxes_are_where_they_should_be() -> None:
+    target = torch.zeros(1, MASK, MASK)
+    target[0, 40:60, 20:80] = 1.0
+    prompter = Prompter("cpu", 0)
+    for careful in (0.0, 1.0):
+        x, y = prompter.click(target, careful=careful)[0, 0].tolist()
+        assert 20 <= x / 4 < 80
+        assert 40 <= y / 4 < 60
+    corners = prompter.box(target, rough=0.0)[0].tolist()
+    assert corners == [[79.5, 159.5], [319.5, 239.5]]
+    too_much = torch.full((1, 1, MASK, MASK), -1.0)
+    too_much[0, 0, 40:60, 20:128] = 1.0
+    point, label = prompter.correction(too_much, target)
+    assert label.item() == 0
+    assert point[0, 0, 0] / 4 >= 80
+    missed = torch.full((1, 1, MASK, MASK), -1.0)
+    assert prompter.correction(missed, target)[1].item() == 1
+
+
+def test_losses_of_cases_worked_by_hand() -> None:
+    target = torch.zeros(1, 4, 4)
+    target[0, :2] = 1.0
+    right = torch.where(target > 0, 20.0, -20.0)[:, None]
+    assert float(mask_loss(right, target)) == pytest.approx(0, abs=1e-4)
+    assert float(overlap(right, target)) == 1
+    half = right.clone()
+    half[0, 0, 1] = -20.0
+    assert float(overlap(half, target)) == 0.5
+    answer = {
+        "masks": right.expand(1, 4, 4, 4),
+        "ious": torch.ones(1, 4),
+        "object_score": torch.full((1, 1), 20.0),
+    }
+    yes, no = torch.tensor([True]), torch.tensor([False])
+    assert float(answer_loss(answer, target, yes, yes)) == pytest.approx(0, abs=1e-4)
+    assert float(answer_loss(answer, target, yes, no)) == pytest.approx(20, rel=1e-3)
+
+
+def _archive(path: Path, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def _encoded(array: Any, kind: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(array).save(stream, kind)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Everything the recipe reads, made of noise; the teacher too."""
+    rng = np.random.default_rng(0)
+
+    def photo(height: int = 60, width: int = 80) -> bytes:
+        return _encoded(rng.integers(0, 255, (height, width, 3), np.uint8), "JPEG")
+
+    trimap = np.full((60, 80), 2, np.uint8)
+    trimap[10:50, 10:60], trimap[20:40, 20:50] = 3, 1
+    place = tmp_path / "data"
+    place.mkdir()
+    names = [f"pets/cat_{i}" for i in range(30)]
+    pets = {f"{name}.jpg": photo() for name in names}
+    pets |= {f"{name}.png": _encoded(trimap, "PNG") for name in names}
+    for part in ("pets-0.tar", "pets-1.tar"):
+        _archive(place / part, pets)
+    _archive(place / "clips.tar", {f"clips/01_dog/{i:03}.jpg": photo() for i in range(48)})
+    _archive(place / "photos.tar", {"a.jpg": photo(), "b.jpg": photo(50, 90)})
+    cut = np.full((50, 40, 4), 255, np.uint8)
+    _archive(place / "cutouts.tar", {"a.png": _encoded(cut, "PNG")})
+    (place / "mobile_sam.pt").write_bytes(b"")
+    home = tmp_path / "training"
+    (home / "labels").mkdir(parents=True)
+    labels = data.HERE / "labels" / "clips.json"
+    (home / "labels" / "clips.json").write_text(labels.read_text())
+    sums = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in place.iterdir()}
+    (home / "manifest.json").write_text(json.dumps(sums))
+    monkeypatch.setattr(data, "HERE", home)
+
+    def weights(_: Path) -> dict[str, Any]:
+        graphs = (teacher.encode_graph(256), teacher.decode_graph())
+        shapes = {v.name: [int(str(d)) for d in v.type.shape] for g in graphs for v in g.params}
+        return {
+            name: (rng.standard_normal(shape) * 0.05).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+
+    monkeypatch.setattr(teacher, "read", weights)
+    return place
+
+
+@pytest.mark.timeout(900)
+def test_every_stage_runs_and_goes_on_from_the_one_before(folder: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    before: dict[str, Any] = {}
+    for stage in train.STAGES:
+        train.train(stage, folder, state, small=True)
+        found = load_state(state)
+        assert found is not None
+        weights, where = found
+        assert where["stage"] == stage
+        assert where["done"]
+        assert not before or any((weights[name] != before[name]).any() for name in weights)
+        assert all(np.isfinite(array).all() for array in weights.values())
+        before = weights
+
+
+def test_changed_data_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "clips.tar").write_bytes(b"something else")
+    with pytest.raises(SystemExit, match="not what the manifest says"):
+        train.train("embedding", folder, tmp_path / "state", small=True)
+    (folder / "clips.tar").unlink()
+    with pytest.raises(SystemExit, match="is missing"):
+        train.train("embedding", folder, tmp_path / "state", small=True)
