@@ -258,6 +258,7 @@ def _long_run(arguments: argparse.Namespace) -> Iterator[Any]:
     from samgraph.predict.video import open_video
     from samgraph.runtime import CompileOptions
     from samgraph.sam2.loading import load_model
+
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from tests.sam2.bench import config_of, known_weights
 

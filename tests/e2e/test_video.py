@@ -55,11 +55,10 @@ def test_an_object_is_followed_until_it_is_hidden(
 @needs_built_in
 @pytest.mark.xfail(strict=True, reason="the memory of samgraph-nano was trained for too few steps")
 @pytest.mark.parametrize("prompt", ["mask", "click"])
-@pytest.mark.parametrize("seed", [0, 1])
 def test_an_object_is_kept_through_an_occlusion(
-    model: samgraph.Model, tmp_path: Path, seed: int, prompt: str
+    model: samgraph.Model, tmp_path: Path, prompt: str
 ) -> None:
-    pictures, truth = drawn(seed)
+    pictures, truth = drawn(0)
     save(pictures, tmp_path / "frames")
     y, x = np.argwhere(truth[0]).mean(0)
 

@@ -45,7 +45,7 @@ def test_a_video_file_has_times(tmp_path: Path) -> None:
             film.write(frame)
 
     with open_video(tiny_model(), path) as video:
-        video.add(frame=np.int64(2), object=1, box=BOX)
+        video.add(frame=np.int64(2), object=1, box=BOX)  # type: ignore[arg-type]  # taken too
         results = list(video.track(both=True))
 
     assert [result.index for result in results] == [2, 3, 4, 5, 1, 0]

@@ -55,8 +55,8 @@ def images(
     if not results:
         raise failed[0]
     _report(results, as_json)
-    for error in failed:
-        click.echo(f"left out: {error}", err=True)
+    for reason in failed:
+        click.echo(f"left out: {reason}", err=True)
     if failed:
         raise click.exceptions.Exit(3)
 

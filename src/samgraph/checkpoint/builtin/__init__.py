@@ -29,8 +29,8 @@ class BuiltIn:
     quality: dict[str, float] = field(default_factory=dict)
 
 
-# After training, fill in what `sha256sum`, `wc -c` and the log print. The words of `quality`: "box",
-# "1 click", "5 clicks" (mean IoU on all kinds of things) and "J" (`eval davis`), 0 to 1.
+# After training, fill in what `sha256sum`, `wc -c` and the log print. The words of `quality`:
+# "box", "1 click", "5 clicks" (mean IoU on all kinds of things) and "J" (`eval davis`), 0 to 1.
 NANO = BuiltIn(
     name="samgraph-nano",
     file="samgraph-nano.safetensors",
