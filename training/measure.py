@@ -10,7 +10,7 @@ import torch
 from training.data import EDGE, SIDE, Clips, Photos
 from training.labelling import ASKED, Teacher, label_track
 from training.losses import overlap
-from training.prompting import ABSENT, Prompter
+from training.prompting import Prompter
 from training.scenes import MASK, normalised
 from training.student import Student, Tensors
 from training.tracking import FirstPrompt, follow
@@ -142,5 +142,3 @@ def pets(photos: Photos, count: int, device: str) -> tuple[torch.Tensor, torch.T
     masks = photos.masks[:count, ::2, ::2].contiguous()
     return photos.images[:count].to(device), masks.to(device)
 
-
-__all__ = ["ABSENT", "clips", "images", "of_student", "of_teacher", "pets", "seen_by_teacher"]

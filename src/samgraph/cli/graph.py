@@ -8,7 +8,7 @@ from samgraph.errors import GraphError, OptionError
 from samgraph.graph import Graph, print_graph, to_dot, to_svg
 from samgraph.media.files import write_atomically
 from samgraph.runtime import PROFILES, CompileOptions, Session
-from samgraph.sam2.config import CONFIGS, Sam2Config, find_config
+from samgraph.sam2.config import CONFIGS, NANO, Sam2Config, find_config
 from samgraph.sam2.graphs import TRACES
 from samgraph.sam2.statistics import TYPICAL, measure
 
@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Look at graph NAME of the model; with no NAME, at the cost of all parts of all sizes."""
     if name is None:
-        _print_costs([*CONFIGS.values()])
+        _print_costs([NANO, *CONFIGS.values()])
         return
     config = find_config(model)
     if image_size is not None:

@@ -11,7 +11,7 @@ from samgraph.checkpoint.download import cache_folder, cached
 
 _QUALITY = ("box", "1 click", "5 clicks", "J")
 _LEFT = ("name", "here")
-_WHAT_FIGURES_ARE = "box and clicks: mean IoU on photographs; J: on clips; by `samgraph eval`"
+_WHAT_FIGURES_ARE = "box and clicks: mean IoU with its teacher; J: on clips; see MODEL_CARD.md"
 
 
 @click.command()

@@ -10,10 +10,10 @@ from typing import Any
 from samgraph.errors import CapacityError
 from samgraph.media.prefetch import AHEAD
 from samgraph.media.video import FEWEST_KEPT, MOST_KEPT
+from samgraph.predict.frame_feed import MEGABYTE
 from samgraph.predict.tracker import OBJECTS_AT_ONCE
 from samgraph.sam2.config import Sam2Config
 
-MEGABYTE = 1 << 20
 # Frames that wait, one in the making, and the one that is tracked.
 ON_THE_WAY = AHEAD + 2
 
