@@ -141,4 +141,3 @@ def pets(photos: Photos, count: int, device: str) -> tuple[torch.Tensor, torch.T
     """Held-out photographs with masks at the resolution of low-resolution masks."""
     masks = photos.masks[:count, ::2, ::2].contiguous()
     return photos.images[:count].to(device), masks.to(device)
-
