@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 EDGE = 128  # the value of pixels that may belong to either side
 
 Bytes = NDArray[np.uint8]
+Prompt = dict[str, list[float]]  # box and points in pixels of a frame; {} where absent
 _UNLABELLED = {"split": "train", "objects": {}}
 
 
@@ -48,7 +49,7 @@ class Track:
 
     clip: str
     frames: torch.Tensor  # indices into `Clips.images`
-    prompts: list[dict[str, list[float]]]  # box and points in pixels of a frame; {} where absent
+    prompts: list[Prompt]
 
 
 @dataclass(frozen=True)

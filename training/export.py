@@ -9,11 +9,13 @@ SAM's limits of stability, which compare masks at thresholds of -1 and 1, would 
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from samgraph import checkpoint
+from samgraph.graph import Array
 from samgraph.sam2.config import NANO
 from training.state import load_state
 
@@ -26,12 +28,24 @@ def export(state: Path, out: Path) -> None:
     known = load_state(state)
     if known is None:
         raise SystemExit(f"{state} holds no state")
-    weights = {
-        name: array * np.float32(STEEPER) if _LAST_LAYERS.match(name) else array
-        for name, array in known[0].items()
-    }
+    weights = _steeper(known[0], STEEPER)
     metadata = {"samgraph.config": NANO.to_json(), "format": "pt"}
     checkpoint.save(out, weights, precision="fp16", metadata=metadata)
+
+
+def read_exported(path: Path) -> dict[str, Array]:
+    """The weights of a written model, as they were before they were made steeper."""
+    tensors = checkpoint.read(path).tensors
+    arrays = {name: np.asarray(array, np.float32) for name, array in tensors.items()}
+    return _steeper(arrays, 1 / STEEPER)
+
+
+def _steeper(weights: Mapping[str, Array], factor: float) -> dict[str, Array]:
+    """Mask logits multiplied by a factor: the last layers that make them are."""
+    return {
+        name: array * np.float32(factor) if _LAST_LAYERS.match(name) else array
+        for name, array in weights.items()
+    }
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from torch.nn import functional
 from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array
 from training import teacher
-from training.data import SIDE, Clips, Track
+from training.data import SIDE, Clips, Prompt, Track
 from training.prompting import ABSENT
 from training.scenes import MASK, Scenes, normalised
 
@@ -131,18 +131,31 @@ class Pool:
 def label_track(clips: Clips, track: Track, taught: Teacher) -> torch.Tensor:
     """The masks of a labelled object, as the teacher draws them: uint8 [frames, MASK, MASK]."""
     device = next(iter(taught.weights.values())).device
-    width, height = clips.sizes[track.clip]
-    scale = torch.tensor([SIDE / width, SIDE / height], device=device)
-    masks = []
-    for frame, prompt in zip(track.frames.tolist(), track.prompts, strict=True):
-        if not prompt:
-            masks.append(torch.zeros(MASK, MASK, device=device))
-            continue
-        box = torch.tensor(prompt["box"], device=device).reshape(2, 2)
-        given: Any = prompt.get("points") or [[0, 0, ABSENT]]
-        clicks = torch.tensor(given, device=device).float()
-        xy = torch.cat([box, clicks[:, :2]])[None] * scale
-        labels = torch.cat([torch.tensor([2, 3], device=device), clicks[:, 2].long()])[None]
-        found = taught.decode(taught.encode(clips.images[frame][None].to(device)), xy, labels)
-        masks.append(torch.sigmoid(4 * found["masks"][0, 0]))
-    return (torch.stack(masks) * 255).round().to(torch.uint8)
+    masks = torch.zeros(len(track.frames), MASK, MASK, device=device)
+    seen = [i for i, prompt in enumerate(track.prompts) if prompt]
+    pictures = clips.images[track.frames[seen]].to(device)
+    embeddings = torch.cat([taught.encode(some) for some in pictures.split(16)])
+    given = [track.prompts[i] for i in seen]
+    masks[seen] = draw(taught, embeddings, given, clips.sizes[track.clip])[0]
+    return (masks * 255).round().to(torch.uint8)
+
+
+def draw(
+    taught: Teacher, embeddings: torch.Tensor, prompts: list[Prompt], size: tuple[int, int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What boxes and points show, in pixels of frames of a size: [n, MASK, MASK], scores [n]."""
+    given: list[Any] = [prompt.get("points") or [] for prompt in prompts]
+    most = 1 + max(map(len, given))
+    clicks = [points + [[0, 0, ABSENT]] * (most - len(points)) for points in given]
+    boxes = [prompt["box"] for prompt in prompts]
+    device = embeddings.device
+    scale = torch.tensor([SIDE / size[0], SIDE / size[1]], device=device)
+    corners = torch.tensor(boxes, device=device).float().reshape(-1, 2, 2)
+    extra = torch.tensor(clicks, device=device).float()
+    labels = torch.tensor([[2, 3]], device=device).expand(len(boxes), 2)
+    found = taught.decode(
+        embeddings,
+        torch.cat([corners, extra[..., :2]], 1) * scale,
+        torch.cat([labels, extra[..., 2].long()], 1),
+    )
+    return torch.sigmoid(4 * found["masks"][:, 0]), found["ious"][:, 0]

@@ -33,8 +33,9 @@ def answer_loss(
     target: torch.Tensor,
     multimask: torch.Tensor,
     present: torch.Tensor,
+    known: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """One number for the answers to N prompts.
+    """One number for the answers to N prompts, of which only those that are known count.
 
     Of an ambiguous prompt only the best of masks 1 to 3 learns; otherwise mask 0 does. All scores
     learn. Where the object is not there, only the presence does.
@@ -47,4 +48,8 @@ def answer_loss(
     seen = functional.binary_cross_entropy_with_logits(
         answer["object_score"][:, 0], present.float(), reduction="none"
     )
-    return ((shape + quality) * present).sum() / present.sum().clamp(min=1) + seen.mean()
+    if known is None:
+        known = torch.ones_like(present)
+    shown = present & known
+    shape = ((shape + quality) * shown).sum() / shown.sum().clamp(min=1)
+    return shape + (seen * known).sum() / known.sum().clamp(min=1)

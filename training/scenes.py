@@ -145,16 +145,24 @@ class Scenes:
     ) -> "Film":
         """A moving camera over pictures whose masks are known, with things that move in front."""
         B, T = len(pictures), frames
-        camera = self.path(B, T, (0.25, 0.25, 0.25, 0.08, 0.15))
+        camera = self.path(B, T, (0.35, 0.35, 0.3, 0.08, 0.15))
         base = _repeat(pictures.float() / 255, T)
         bend = self.bend(B, T, 0.04)
         theta = _theta(camera.flatten(0, 1))
         picture = sample(base, theta, SIDE, bend)
         known = sample(_repeat(masks.float() / 255, T), theta, MASK, bend, outside="zeros")
+        chosen = self.choose(len(self.objects), PASTED - 1, B)
+        twins = self.uniform(0, 1, B) < 0.2
+        chosen[1] = torch.where(twins, chosen[0], chosen[1])
         for i in range(PASTED - 1):
-            cut = self.tinted(self.objects[self.choose(len(self.objects), B)].float() / 255)
+            cut = self.tinted(self.objects[chosen[i]].float() / 255)
             start = self.pose(B, small=i == PASTED - 2)
-            moved = start[:, None] + self.path(B, T, (0.7, 0.7, 0.35, 0.1, 0.5))
+            moved = start[:, None] + self.path(B, T, (0.8, 0.8, 0.35, 0.1, 0.5))
+            if i == 0:
+                first = moved
+            elif i == PASTED - 2:
+                crosses = (self.uniform(0, 1, B) < 0.35).reshape(B, 1, 1)
+                moved = torch.where(crosses, self.crossing(first), moved)
             layer = place(
                 _repeat(cut, T), moved.flatten(0, 1), bend=self.bend(B, T, 0.08), small=False
             )
@@ -163,11 +171,40 @@ class Scenes:
         known = known.reshape(B, T, -1, MASK, MASK).transpose(1, 2)
         chosen = self.targets(known, objects)
         wanted = known.gather(1, chosen[:, :, None, None, None].expand(-1, -1, *known.shape[2:]))
-        return Film(_to_bytes(picture).reshape(B, T, 3, SIDE, SIDE), _to_bytes(wanted))
+        known = torch.ones(B, objects, T, dtype=torch.bool, device=self.device)
+        return Film(_to_bytes(picture).reshape(B, T, 3, SIDE, SIDE), _to_bytes(wanted), known)
+
+    def refilmed(self, film: "Film") -> "Film":
+        """The same clips through a camera that turns, moves and zooms, some mirrored."""
+        B, T, K = len(film.images), film.images.shape[1], film.masks.shape[1]
+        shift, rest = self.uniform(-0.3, 0.3, B, 1, 2), 0.1 * self.normal(B, 1, 2)
+        still = torch.cat([shift, self.uniform(-0.2, 0.5, B, 1, 1), rest], 2)
+        camera = still + self.path(B, T, (0.1, 0.1, 0.1, 0.04, 0.06))
+        theta = _theta(camera.flatten(0, 1))
+        flip = torch.where(self.uniform(0, 1, B) < 0.5, -1.0, 1.0).repeat_interleave(T)
+        theta = theta * torch.stack([flip, torch.ones_like(flip)], 1)[:, :, None]
+        picture = sample(film.images.flatten(0, 1).float() / 255, theta, SIDE)
+        masks = film.masks.transpose(1, 2).flatten(0, 1).float() / 255
+        seen = sample(masks, theta, MASK, outside="zeros").reshape(B, T, K, MASK, MASK)
+        images = _to_bytes(picture).reshape(film.images.shape)
+        return Film(images, _to_bytes(seen.transpose(1, 2)), film.known)
+
+    def crossing(self, path: torch.Tensor) -> torch.Tensor:
+        """The path of something that passes before what is on `path` [B, T, 5]."""
+        B, T, _ = path.shape
+        when = self.choose(T, B, 1) + 0.0
+        met = path[torch.arange(B, device=self.device), when[:, 0].long()][:, None, :2]
+        turn, speed = self.uniform(0, 6.28, B), self.uniform(0.05, 0.5, B)
+        step = torch.stack([turn.cos(), turn.sin()], 1) * speed[:, None]
+        time = torch.arange(T, device=self.device) - when
+        size = self.uniform(math.log(0.2), math.log(0.6), B, 1, 1)
+        rest = torch.cat([size, 0.4 * self.normal(B, 1, 1), 0.5 * self.normal(B, 1, 1)], 2)
+        return torch.cat([met + time[:, :, None] * step[:, None], rest.expand(B, T, 3)], 2)
 
     def path(self, B: int, T: int, sizes: tuple[float, ...]) -> torch.Tensor:
         """Smooth changes of a pose over time, starting at none: [B, T, 5]."""
-        time = torch.linspace(0, 1, T, device=self.device)[None, :, None]
+        time = torch.arange(T, device=self.device)[None, :, None] / 7
+        time = time * torch.exp(0.5 * self.normal(B, 1, 1))
         scale = torch.tensor(sizes, device=self.device) * self.uniform(0, 1, B, 1, 1) * 1.5
         drift, sway = self.normal(B, 1, 5), self.normal(B, 1, 5)
         phase, pace = self.uniform(0, 6.28, B, 1, 5), self.uniform(2, 8, B, 1, 5)
@@ -186,7 +223,7 @@ class Scenes:
         time = torch.arange(T, device=self.device)
         gone = self.choose(max(2, T), B, 1) + 1
         back = gone + 1 + self.choose(3, B, 1)
-        leaves = self.uniform(0, 1, B, 1) < 0.12
+        leaves = self.uniform(0, 1, B, 1) < 0.15
         return 1.0 - ((time >= gone) & (time < back) & leaves).float()
 
     def targets(self, known: torch.Tensor, count: int) -> torch.Tensor:
@@ -204,6 +241,7 @@ class Film:
 
     images: torch.Tensor  # uint8 [B, T, 3, SIDE, SIDE]
     masks: torch.Tensor  # uint8 [B, K, T, MASK, MASK]
+    known: torch.Tensor  # bool [B, K, T]: whether the mask can be trusted
 
 
 _FIELDS = ("images", "aspects", "masks", "has_mask")

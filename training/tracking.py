@@ -77,13 +77,15 @@ def follow(
                 no_memory=False,
             )
             mask = answer["best_mask"]
+        answers.append(answer)
+        if t == len(features) - 1:
+            break
         binary = t == 0 and prompt.masks is None
         score = answer["object_score"]
         bank.memories.append(
             student.remember(frame["embedding"], mask.clamp(-32, 32), score, binary=binary)
         )
         bank.pointers.append(answer["pointer"])
-        answers.append(answer)
     return answers
 
 

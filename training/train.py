@@ -22,18 +22,30 @@ import torch
 
 from samgraph.sam2.config import NANO, Sam2Config
 from training import data, measure, teacher
-from training.labelling import Asked, Pool, Teacher, label_track
+from training.export import read_exported
+from training.films import Reel, real_films
+from training.labelling import Asked, Pool, Teacher
 from training.losses import answer_loss
 from training.prompting import ABSENT, Prompter
 from training.recorded import Losses, Recorded
-from training.scenes import Film, Scenes
+from training.scenes import Scenes
 from training.state import load_state, save_state
 from training.student import Student, Tensors, first_weights
 from training.tracking import FirstPrompt, follow
 
 SAVE_EVERY = 30.0  # seconds
 EMA_STEPS = 500
+REAL = 0.3  # how often the clips of a step are real
 LONGEST = 15  # the tracker divides pointer times by this, in clips of 16 frames and more
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Clips of a step: how many, how long, and how many objects of each are followed."""
+
+    batch: int
+    frames: int
+    objects: int
 
 
 @dataclass(frozen=True)
@@ -41,25 +53,37 @@ class Stage:
     """How long and how fast to learn."""
 
     steps: int
-    batch: int  # pictures, or clips
-    rate: float  # of what is new in this stage
-    old_rate: float  # of what was trained or taken over before
-    new: tuple[str, ...]  # names of weights start with one of these
+    batch: int  # pictures
+    rates: dict[str, float]  # of weights whose name starts so, first match; 0 is not at all
     warm_up: int = 200
-    fresh: int = 24  # new pictures for the pool, each step
-    frames: int = 8
+    fresh: int = 8  # new pictures for the pool, every so many steps
+    every: int = 1
     pool: int = 12_000
+    clips: tuple[Clip, ...] = ()  # one kind after the other
 
 
-_TRUNK = ("image_encoder",)
+_FINE = "sam_mask_decoder.conv_s"
 _MEMORY = ("memory_", "maskmem", "no_", "obj_ptr", "mask_downsample")
 STAGES = {
-    "embedding": Stage(steps=4200, batch=64, rate=1e-3, old_rate=0.0, new=_TRUNK, fresh=8),
-    "masks": Stage(steps=4000, batch=32, rate=3e-4, old_rate=3e-4, new=_TRUNK, fresh=8),
-    "video": Stage(steps=2000, batch=12, rate=3e-4, old_rate=1e-4, new=_MEMORY, fresh=8),
+    "embedding": Stage(steps=4200, batch=64, rates={"image_encoder": 1e-3, "": 0.0}),
+    "masks": Stage(steps=4000, batch=32, rates={_FINE: 1e-3, "": 3e-4}),
+    "video": Stage(
+        steps=8000,
+        batch=16,
+        rates={**dict.fromkeys(_MEMORY, 4e-4), _FINE: 1e-3, "": 1e-4},
+        fresh=16,
+        every=4,
+        clips=(Clip(batch=16, frames=4, objects=2), Clip(batch=8, frames=8, objects=3)),
+    ),
 }
 SMALL = Stage(
-    steps=2, batch=2, rate=1e-3, old_rate=1e-3, new=_TRUNK, fresh=2, frames=3, pool=8, warm_up=1
+    steps=2,
+    batch=2,
+    rates={"": 1e-3},
+    fresh=2,
+    pool=8,
+    warm_up=1,
+    clips=(Clip(batch=1, frames=2, objects=2), Clip(batch=1, frames=3, objects=1)),
 )
 
 
@@ -81,36 +105,36 @@ class Run:
         self.seconds, self.eager = 60 * minutes, eager
         groups: dict[float, list[torch.Tensor]] = {}
         for key, weight in student.weights.items():
-            rate = stage.rate if key.startswith(stage.new) else stage.old_rate
+            rate = next(r for start, r in stage.rates.items() if key.startswith(start))
             groups.setdefault(rate, []).append(weight)
             weight.requires_grad_(rate > 0)
         self.optimiser = torch.optim.AdamW(
             [{"params": some, "lr": rate, "top": rate} for rate, some in groups.items() if rate],
             betas=(0.9, 0.98),
             weight_decay=0.02,
-            fused=student.device == "cuda",
+            fused=True,
         )
         self.average = {key: weight.detach().clone() for key, weight in student.weights.items()}
         self._saved, self._since = time.time(), step
         self._sums: dict[str, torch.Tensor] = {}
-        self._recorded: dict[Callable[..., Losses], Recorded] = {}
+        self._recorded: dict[Any, Recorded] = {}
 
     def learn(self, compute: Callable[..., Losses], *given: torch.Tensor) -> None:
         """One step down the sum of the losses that `compute` finds."""
         made = self.step - self._since + 1
         start = min(1.0, made / self.stage.warm_up)
-        along = min(1.0, max(self.step / self.stage.steps, self.spent / self.seconds))
-        pace = start * (0.02 + 0.49 * (1 + math.cos(math.pi * along)))
+        pace = start * (0.02 + 0.49 * (1 + math.cos(math.pi * self.along)))
         for group in self.optimiser.param_groups:
             group["lr"] = group["top"] * pace
         weights = [p for group in self.optimiser.param_groups for p in group["params"]]
-        if compute not in self._recorded:
+        kind = compute, *(tensor.shape for tensor in given)
+        if kind not in self._recorded:
             step = partial(compute, self)
-            self._recorded[compute] = Recorded(step, weights, eager=self.eager)
-        losses = self._recorded[compute](*given)
+            self._recorded[kind] = Recorded(step, weights, eager=self.eager)
+        losses = self._recorded[kind](*given)
         size = torch.nn.utils.clip_grad_norm_(weights, 1.0)
-        if torch.isfinite(size):
-            self.optimiser.step()
+        self.optimiser.found_inf = (~torch.isfinite(size)).float()  # no step then; nothing waits
+        self.optimiser.step()
         keep = min(1 - 1 / EMA_STEPS, made / (made + 9))
         with torch.no_grad():
             old, new = list(self.average.values()), list(self.student.weights.values())
@@ -128,6 +152,11 @@ class Run:
     def spent(self) -> float:
         """Seconds since the start of this run."""
         return time.time() - self.started
+
+    @property
+    def along(self) -> float:
+        """How much of the way is made, from 0 to 1."""
+        return min(1.0, max(self.step / self.stage.steps, self.spent / self.seconds))
 
     @property
     def is_done(self) -> bool:
@@ -247,19 +276,27 @@ def _first_prompt(
     return points, torch.where(box[:, None], as_box, as_click)
 
 
-def video_step(room: Room, films: list[Film]) -> None:
-    """Follow objects through a clip; every so often one that is real. Keep segmenting stills."""
-    scenes = room.scenes
-    film = _film(room, films)
+def video_step(room: Room, reel: Reel) -> None:
+    """Follow objects through a clip, drawn or real. Keep segmenting stills."""
+    scenes, stage = room.scenes, room.run.stage
+    kind = stage.clips[min(int(room.run.along * len(stage.clips)), len(stage.clips) - 1)]
+    chance = reel.random.random  # on the host: the device is not waited for
+    if reel.films and chance() < REAL:
+        film = reel.film(kind.batch, kind.frames, kind.objects)
+    else:
+        places = room.pool.draw(kind.batch)
+        pictures, masks = room.pool.images[places], room.pool.masks[places]
+        film = scenes.clips(pictures, masks, kind.frames, kind.objects)
     target = film.masks.flatten(0, 1).float() / 255
     image = scenes.lit(film.images)
-    way = float(scenes.uniform(0, 1, 1))
+    way = chance()
     losses = _from_mask if way < 0.35 else _from_box if way < 0.7 else _from_click
     box = torch.full((len(target),), way < 0.7, device=target.device)
-    longest = LONGEST if float(scenes.uniform(0, 1, 1)) < 0.5 else len(target[0]) - 1
+    longest = LONGEST if chance() < 0.5 else kind.frames - 1
     pace = torch.tensor(1 / longest, device=target.device)
     prompt = _first_prompt(room.prompter, target[:, 0], box)
-    room.run.learn(losses, image, target, *prompt, pace, *_questions(room, each=4))
+    known = film.known.flatten(0, 1)
+    room.run.learn(losses, image, target, known, *prompt, pace, *_questions(room, each=4))
 
 
 def _from_mask(run: Run, *given: torch.Tensor) -> Losses:
@@ -279,6 +316,7 @@ def _video_losses(
     way: str,
     image: torch.Tensor,
     target: torch.Tensor,
+    known: torch.Tensor,
     points: torch.Tensor,
     labels: torch.Tensor,
     pace: torch.Tensor,
@@ -302,49 +340,11 @@ def _video_losses(
         if t == 0 and way == "mask":
             continue
         multi = torch.full_like(area[:, 0], t > 0 or way == "click", dtype=torch.bool)
-        present = (area[:, t] > 0.0008) & (area[:, 0] > 0.002)
-        total = total + answer_loss(answer, target[:, t], multi, present)
+        present = area[:, t] > 0.0008
+        counts = known[:, t] & (area[:, 0] > 0.002)
+        total = total + answer_loss(answer, target[:, t], multi, present, counts)
     stills = _mask_losses(run, 2, *questions)
     return {"clip": total / T, "still": torch.stack(list(stills.values())).sum()}
-
-
-def _film(room: Room, real: list[Film]) -> Film:
-    stage, scenes = room.run.stage, room.scenes
-    if real and float(scenes.uniform(0, 1, 1)) < 0.25:
-        return _real_film(room, real)
-    places = room.pool.draw(stage.batch)
-    return scenes.clips(room.pool.images[places], room.pool.masks[places], stage.frames, 2)
-
-
-def _real_film(room: Room, real: list[Film]) -> Film:
-    """Labelled frames of real clips, forwards or backwards, some mirrored."""
-    stage, scenes = room.run.stage, room.scenes
-    images, masks = [], []
-    for _ in range(stage.batch):
-        film = real[int(scenes.choose(len(real), 1))]
-        T = film.masks.shape[2]
-        pick = torch.arange(stage.frames, device=film.masks.device)
-        start = int(scenes.choose(max(1, T - stage.frames + 1), 1))
-        pick = (pick + start).clamp(max=T - 1)
-        if float(scenes.uniform(0, 1, 1)) < 0.5:
-            pick = pick.flip(0)
-        image, mask = film.images[0, pick], film.masks[0][:, pick]
-        if float(scenes.uniform(0, 1, 1)) < 0.5:
-            image, mask = image.flip(-1), mask.flip(-1)
-        both = scenes.choose(len(mask), 2)
-        images.append(image)
-        masks.append(mask[both])
-    return Film(torch.stack(images), torch.stack(masks))
-
-
-def real_films(clips: data.Clips, taught: Teacher, device: str) -> list[Film]:
-    """The labelled objects of each training clip that are labelled in the same frames."""
-    films = []
-    for track in clips.tracks:
-        masks = label_track(clips, track, taught)
-        if len(masks) > 3:
-            films.append(Film(clips.images[track.frames].to(device)[None], masks[None, None]))
-    return films
 
 
 _STEPS = {"embedding": embedding_step, "masks": masks_step}
@@ -361,14 +361,15 @@ def main() -> None:
     parser.add_argument("stage", choices=list(STAGES))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="a model to start from where STATE is empty")
     parser.add_argument("--steps", type=int, help="instead of the recipe's")
     parser.add_argument("--minutes", type=float, default=1e9, help="finish within this long")
     parser.add_argument("--small", action="store_true", help="a few tiny steps, to try it out")
     parser.add_argument("--eager", action="store_true", help="record nothing as CUDA graphs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    train(given.stage, given.data, given.state, small=given.small, steps=given.steps,
-          minutes=given.minutes, seed=given.seed, eager=given.eager)  # fmt: skip
+    train(given.stage, given.data, given.state, small=given.small, start=given.start,
+          steps=given.steps, minutes=given.minutes, seed=given.seed, eager=given.eager)  # fmt: skip
 
 
 def train(
@@ -377,6 +378,7 @@ def train(
     state: Path,
     *,
     small: bool = False,
+    start: Path | None = None,
     steps: int | None = None,
     minutes: float = 1e9,
     seed: int = 0,
@@ -386,6 +388,7 @@ def train(
     """One stage, from the state of the one before."""
     began = time.time()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")  # of gradients; graphs choose for themselves
     stage = SMALL if small else STAGES[name]
     stage = replace(stage, steps=steps) if steps else stage
     data.check(folder)
@@ -393,17 +396,22 @@ def train(
     state.mkdir(parents=True, exist_ok=True)
     known = load_state(state)
     torch.manual_seed(seed)
-    arrays, where = known or (first_weights(config, taught, seed), {"stage": "", "step": 0})
+    if known is None:
+        arrays = first_weights(config, taught, seed) if start is None else read_exported(start)
+        known = arrays, {"stage": "", "step": 0}
+    arrays, where = known
     step = where["step"] if where["stage"] == name and not where.get("done") else 0
     run = Run(name, stage, Student(config, arrays, device), state, step, minutes, eager)
     room = _room(run, folder, Teacher(taught, device, 256 if small else 1024), seed + step, small)
     run.log({"ready": time.time() - began, "photos": len(room.scenes.photos.images),
              "objects": len(room.scenes.objects)})  # fmt: skip
     films = real_films(room.clips, room.teacher, device) if name == "video" else []
+    reel = Reel(films, room.scenes, seed + step)
     while not run.is_done:
-        room.pool.add(stage.fresh, ask=_ASK[name])
+        if run.step % stage.every == 0:
+            room.pool.add(stage.fresh, ask=_ASK[name])
         if name == "video":
-            video_step(room, films)
+            video_step(room, reel)
         else:
             _STEPS[name](room)
     run.save()

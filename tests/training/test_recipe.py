@@ -14,12 +14,17 @@ from PIL import Image
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
 
+from samgraph import checkpoint  # noqa: E402
+from samgraph.sam2.config import NANO  # noqa: E402
+from samgraph.sam2.graphs import weight_shapes  # noqa: E402
 from training import data, teacher, train  # noqa: E402
 from training.data import SIDE  # noqa: E402
+from training.export import STEEPER, export, read_exported  # noqa: E402
+from training.films import Real, Reel, between  # noqa: E402
 from training.losses import answer_loss, mask_loss, overlap  # noqa: E402
 from training.prompting import Prompter  # noqa: E402
 from training.scenes import MASK, Scenes  # noqa: E402
-from training.state import load_state  # noqa: E402
+from training.state import load_state, save_state  # noqa: E402
 
 
 def _photos(count: int) -> data.Photos:
@@ -61,6 +66,36 @@ def test_a_clip_moves_and_its_masks_with_it() -> None:
     assert bool((film.masks[:, :, 0].flatten(2).float().mean(2) > 0).all())
 
 
+def test_between_two_labels_a_box_moves_evenly_and_next_to_nothing_nothing_is_known() -> None:
+    here, there = {"box": [0.0, 0.0, 8.0, 8.0]}, {"box": [8.0, 4.0, 16.0, 12.0]}
+    track = data.Track("clip", torch.tensor([10, 12, 14, 16]), [here, there, {}, {}])
+    assert between(track) == {
+        10: (here, True),
+        11: ({"box": [4.0, 2.0, 12.0, 10.0]}, False),
+        12: (there, True),
+        14: ({}, True),
+        15: ({}, False),
+        16: ({}, True),
+    }
+
+
+def test_real_films_start_with_something_to_see() -> None:
+    masks = torch.zeros(2, 6, MASK, MASK, dtype=torch.uint8)
+    masks[0, 2:, 30:90, 30:90] = 255
+    known = [[True] * 6, [False] * 6]
+    visible = [[False, False, True, True, True, True], [False] * 6]
+    images = torch.zeros(6, 3, SIDE, SIDE, dtype=torch.uint8)
+    images[2:, :, 120:360, 120:360] = 255
+    reel = Reel([Real(images, masks, known, visible)], _scenes(), 0)
+    film = reel.film(8, frames=3, objects=2)
+    assert film.known.all()
+    there = film.masks.float().flatten(3).mean(3) > 1
+    assert there[:, :, 0].all()
+    assert not there.all()
+    bright = torch.nn.functional.avg_pool2d(film.images[:, :, 0].float(), 4)
+    assert float((bright - film.masks[:, 0]).abs().mean()) < 8  # masks move with pictures
+
+
 def test_clicks_and_boxes_are_where_they_should_be() -> None:
     target = torch.zeros(1, MASK, MASK)
     target[0, 40:60, 20:80] = 1.0
@@ -97,6 +132,7 @@ def test_losses_of_cases_worked_by_hand() -> None:
     yes, no = torch.tensor([True]), torch.tensor([False])
     assert float(answer_loss(answer, target, yes, yes)) == pytest.approx(0, abs=1e-4)
     assert float(answer_loss(answer, target, yes, no)) == pytest.approx(20, rel=1e-3)
+    assert float(answer_loss(answer, target, yes, no, known=no)) == 0
 
 
 def _archive(path: Path, files: dict[str, bytes]) -> None:
@@ -169,6 +205,20 @@ def test_every_stage_runs_and_goes_on_from_the_one_before(folder: Path, tmp_path
         assert not before or any((weights[name] != before[name]).any() for name in weights)
         assert all(np.isfinite(array).all() for array in weights.values())
         before = weights
+
+
+def test_what_is_exported_can_be_trained_on(tmp_path: Path) -> None:
+    shapes = weight_shapes(NANO)
+    weights = {name: np.full(shape, 0.25, np.float32) for name, shape in shapes.items()}
+    save_state(tmp_path / "state", weights, {"stage": "video", "step": 1, "done": True})
+    out = tmp_path / "nano.safetensors"
+    export(tmp_path / "state", out)
+    last = "sam_mask_decoder.output_hypernetworks_mlps.0.layers.2.weight"
+    assert float(checkpoint.read(out).tensors[last].max()) == 0.25 * STEEPER
+    again = read_exported(out)
+    assert set(again) == set(weights)
+    for name, array in again.items():
+        np.testing.assert_allclose(array, weights[name], rtol=1e-3, err_msg=name)
 
 
 def test_changed_data_is_refused(folder: Path, tmp_path: Path) -> None:

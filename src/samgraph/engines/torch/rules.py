@@ -20,6 +20,8 @@ from samgraph.ops.resize import weights as resize_weights
 Pair = tuple[int, int]
 Numbers = tuple[int, ...]
 
+FEW_CHANNELS = 64
+
 
 def _cast(x: torch.Tensor, *, dtype: DType) -> torch.Tensor:
     return x.to(TORCH_DTYPES[dtype])
@@ -77,7 +79,13 @@ def _layer_norm(
 def _layer_norm_2d(
     x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, *, eps: float
 ) -> torch.Tensor:
-    return _layer_norm(x.movedim(1, -1), scale, shift, eps=eps).movedim(-1, 1)
+    if x.shape[1] > FEW_CHANNELS:
+        return _layer_norm(x.movedim(1, -1), scale, shift, eps=eps).movedim(-1, 1)
+    wide, ones = widen(x), (1,) * (x.ndim - 2)  # torch's kernel is slow on short rows
+    apart = wide - wide.mean(1, keepdim=True)
+    size = torch.rsqrt(apart.square().mean(1, keepdim=True) + eps)
+    scale, shift = (widen(value).reshape(-1, *ones) for value in (scale, shift))
+    return (apart * size * scale + shift).to(x.dtype)
 
 
 def _max_pool2d(x: torch.Tensor, *, kernel: Pair, stride: Pair) -> torch.Tensor:
@@ -161,10 +169,10 @@ def _axial_rope(
     *front, tokens, channels = x.shape
     turned, area = tokens - unturned, grid[0] * grid[1]
     wide = widen(x)
-    cos, sin = _turns(grid, channels // heads, theta, wide.dtype, wide.device)
+    turns = _turns(grid, channels // heads, theta, wide.dtype, wide.device)
     size = (turned // area, area, heads, channels // heads // 2, 2)
-    a, b = wide[..., :turned, :].reshape(*front, *size).unbind(-1)
-    y = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(*front, turned, channels)
+    pairs = torch.view_as_complex(wide[..., :turned, :].reshape(*front, *size).contiguous())
+    y = torch.view_as_real(pairs * turns).reshape(*front, turned, channels)
     whole = torch.cat([y, wide[..., turned:, :]], -2) if unturned else y
     return whole.to(x.dtype)
 
@@ -172,10 +180,11 @@ def _axial_rope(
 @lru_cache(maxsize=32)
 def _turns(
     grid: Pair, width: int, theta: float, dtype: torch.dtype, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine of every token's angles, the same for all heads."""
-    cos, sin = rotation_tables(grid, width, theta)
-    return _table(cos[:, None, :], dtype, device), _table(sin[:, None, :], dtype, device)
+) -> torch.Tensor:
+    """Every token's angles as complex numbers of size one, the same for all heads."""
+    cos, sin = (_table(x[:, None, :], dtype, device) for x in rotation_tables(grid, width, theta))
+    with torch.inference_mode(False):
+        return torch.complex(cos, sin)
 
 
 @lru_cache(maxsize=32)

@@ -1,0 +1,69 @@
+"""What is trained is what is served: a clip followed in training and by the tracker is the same."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.parity
+
+import samgraph  # noqa: E402
+from samgraph import checkpoint  # noqa: E402
+from samgraph.checkpoint.builtin import built_in_path  # noqa: E402
+from samgraph.predict.tracker import Tracker  # noqa: E402
+from samgraph.sam2.config import NANO  # noqa: E402
+from tests.e2e.scenes import clip  # noqa: E402
+from training.scenes import normalised  # noqa: E402
+from training.student import Student  # noqa: E402
+from training.tracking import FirstPrompt, follow  # noqa: E402
+
+BOX = [20.0, 250.0, 130.0, 360.0]
+FRAMES = 4
+
+
+def _pictures() -> list[Any]:
+    size = (NANO.image_size, NANO.image_size)
+    return [np.array(Image.fromarray(frame).resize(size)) for frame in clip(0, FRAMES)[0]]
+
+
+def _trained(pictures: list[Any]) -> tuple[list[Any], list[float]]:
+    tensors = checkpoint.read(built_in_path()).tensors
+    weights = {name: np.asarray(array, np.float32) for name, array in tensors.items()}
+    student = Student(NANO, weights, "cpu")
+    with torch.no_grad():
+        images = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255
+        found = student.encode(normalised(images))
+        features = [{k: v[t : t + 1] for k, v in found.items()} for t in range(FRAMES)]
+        prompt = FirstPrompt(
+            torch.tensor(BOX).reshape(1, 2, 2), torch.tensor([[2, 3]]), multimask=False
+        )
+        answers = follow(student, features, prompt, torch.tensor(1 / (FRAMES - 1)))
+    scores = [float(answer["object_score"]) for answer in answers[1:]]
+    return [answer["best_mask"][0, 0].numpy() for answer in answers[1:]], scores
+
+
+def test_training_follows_as_the_tracker_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pictures, seen = _pictures(), []
+    whole = Tracker.track
+
+    def watched(self: Tracker, *given: Any) -> Any:
+        outcomes = whole(self, *given)
+        seen.append(outcomes[0][0])
+        return outcomes
+
+    monkeypatch.setattr(Tracker, "track", watched)
+    monkeypatch.setenv("SAMGRAPH_CACHE", str(tmp_path))
+    with samgraph.load().video(pictures, memory_precision="fp32") as video:
+        video.add(frame=0, object=1, box=BOX)
+        list(video.track())
+
+    masks, scores = _trained(pictures)
+    assert len(seen) == FRAMES - 1
+    for outcome, mask, score in zip(seen, masks, scores, strict=True):
+        assert outcome.score == pytest.approx(score, abs=0.05)
+        np.testing.assert_allclose(outcome.low, mask, atol=0.02 * np.abs(mask).max())

@@ -1,0 +1,151 @@
+"""Real clips to learn from: frames we labelled, and those between them as the teacher draws them.
+
+Labels are boxes and points, four frames apart. Between two of them the box is assumed to move
+evenly; where the teacher's mask does not fill that box the frame counts as unknown, and nothing is
+learned from it.
+
+Shapes: K objects, T frames.
+"""
+
+import random
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from training.data import Clips, Prompt, Track
+from training.labelling import Teacher, draw
+from training.scenes import MASK, Film, Scenes
+
+FITS, SURE = 0.7, 0.75  # how well a mask fills its box; how sure the teacher must be
+VISIBLE = 0.002  # of the picture
+
+
+@dataclass(frozen=True)
+class Real:
+    """All frames of one clip, and some of its objects."""
+
+    images: torch.Tensor  # uint8 [T, 3, SIDE, SIDE]
+    masks: torch.Tensor  # uint8 [K, T, MASK, MASK]
+    known: list[list[bool]]  # [K][T]
+    visible: list[list[bool]]  # known, and large enough to be shown
+
+
+def real_films(clips: Clips, taught: Teacher, device: str) -> list[Real]:
+    """Every clip with labels, drawn by the teacher."""
+    films = []
+    for clip in clips.sizes:
+        tracks = [track for track in clips.tracks if track.clip == clip]
+        if not tracks:
+            continue
+        first = min(int(track.frames[0]) for track in tracks)
+        last = max(int(track.frames[-1]) for track in tracks)
+        images = clips.images[first : last + 1].to(device)
+        embeddings = torch.cat([taught.encode(some) for some in images.split(16)])
+        drawn = [_whole(track, first, embeddings, taught, clips.sizes[clip]) for track in tracks]
+        masks = torch.stack([mask for mask, _ in drawn])
+        known = [sure for _, sure in drawn]
+        area = (masks.float().mean((2, 3)) / 255).tolist()
+        visible = [
+            [sure and share > VISIBLE for sure, share in zip(*both, strict=True)]
+            for both in zip(known, area, strict=True)
+        ]
+        films.append(Real(images, masks, known, visible))
+    return films
+
+
+def _whole(
+    track: Track,
+    first: int,
+    embeddings: torch.Tensor,
+    taught: Teacher,
+    size: tuple[int, int],
+) -> tuple[torch.Tensor, list[bool]]:
+    """The masks of an object in every frame, uint8 [T, MASK, MASK], and which are known."""
+    prompts = between(track)
+    places = [frame - first for frame, (prompt, _) in prompts.items() if prompt]
+    given = [prompt for prompt, _ in prompts.values() if prompt]
+    cover, score = draw(taught, embeddings[places], given, size)
+    masks = embeddings.new_zeros(len(embeddings), MASK, MASK)
+    masks[places] = cover
+    known = [False] * len(embeddings)
+    for frame, (prompt, exact) in prompts.items():
+        known[frame - first] = exact or not prompt
+    guessed = [place for place in places if not known[place]]
+    fill = _filled(cover, given, size)
+    sure = dict(zip(places, ((score > SURE) & (fill > FITS)).tolist(), strict=True))
+    for place in guessed:
+        known[place] = sure[place]
+    return (masks * 255).round().to(torch.uint8), known
+
+
+def between(track: Track) -> dict[int, tuple[Prompt, bool]]:
+    """A prompt for each frame that has or can be given one, and whether it is a label.
+
+    No prompt means that the object is not there. Next to such frames nothing is known.
+    """
+    labels = dict(zip(track.frames.tolist(), track.prompts, strict=True))
+    found: dict[int, tuple[Prompt, bool]] = {frame: (p, True) for frame, p in labels.items()}
+    for (a, first), (b, last) in pairwise(labels.items()):
+        for frame in range(a + 1, b):
+            if not first and not last:
+                found[frame] = ({}, False)
+            elif first and last:
+                share = (frame - a) / (b - a)
+                pairs = zip(first["box"], last["box"], strict=True)
+                box = [x + share * (y - x) for x, y in pairs]
+                found[frame] = ({"box": box}, False)
+    return dict(sorted(found.items()))
+
+
+def _filled(cover: torch.Tensor, prompts: list[Prompt], size: tuple[int, int]) -> torch.Tensor:
+    """IoU of each mask's own box with the box that was asked about: [n]."""
+    inside = cover > 0.5
+    step = torch.arange(MASK, device=cover.device)
+    spans = []
+    for line in (inside.any(1), inside.any(2)):
+        low = torch.where(line, step, MASK).amin(1)
+        high = torch.where(line, step + 1, 0).amax(1)
+        spans.append((low, high))
+    (left, right), (top, bottom) = spans
+    found = torch.stack([left, top, right, bottom], 1).float()
+    scale = torch.tensor([*size, *size], device=cover.device) / MASK
+    asked = torch.tensor([prompt["box"] for prompt in prompts], device=cover.device) / scale
+    both = torch.minimum(found[:, 2:], asked[:, 2:]) - torch.maximum(found[:, :2], asked[:, :2])
+    area = [(box[:, 2:] - box[:, :2]).clamp(min=0).prod(1) for box in (found, asked)]
+    shared = both.clamp(min=0).prod(1)
+    return shared / (area[0] + area[1] - shared).clamp(min=1)
+
+
+class Reel:
+    """Draws short films from real clips."""
+
+    def __init__(self, films: list[Real], scenes: Scenes, seed: int) -> None:
+        self.films, self.scenes = films, scenes
+        self.random = random.Random(seed)  # noqa: S311 (no secret)
+
+    def film(self, batch: int, frames: int, objects: int) -> Film:
+        """Parts of clips at various speeds, forwards or backwards, through a camera of our own."""
+        images, masks, known = [], [], []
+        for _ in range(batch):
+            film, things, pick = self._part(frames, objects)
+            images.append(film.images[pick])
+            masks.append(film.masks[things][:, pick])
+            known.append([[film.known[k][t] for t in pick] for k in things])
+        sure = torch.tensor(known, device=images[0].device)
+        return self.scenes.refilmed(Film(torch.stack(images), torch.stack(masks), sure))
+
+    def _part(self, frames: int, objects: int) -> tuple[Real, list[int], list[int]]:
+        """A clip, objects that are visible in the first of some of its frames, and those frames."""
+        while True:
+            film = self.random.choice(self.films)
+            length = len(film.images)
+            step = self.random.choice([s for s in (1, 2, 3, 4) if s * (frames - 1) < length] or [0])
+            start = self.random.randrange(length - step * (frames - 1))
+            pick = [start + step * i for i in range(frames)]
+            if self.random.random() < 0.5:
+                pick.reverse()
+            seen = [k for k, visible in enumerate(film.visible) if visible[pick[0]]]
+            if seen:
+                self.random.shuffle(seen)
+                return film, [seen[i % len(seen)] for i in range(objects)], pick
