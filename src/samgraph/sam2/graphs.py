@@ -247,7 +247,7 @@ def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
     x = memory_attention.memory_attention(
         at / "memory_attention",
         config,
-        ops.expand(current, N, T, C),
+        current,
         memory,
         position,
         tokens.shape[1],

@@ -28,7 +28,7 @@ def memory_attention(
     memory_position: Tensor,
     pointer_tokens: Dim,
 ) -> Tensor:
-    """current [N, T, C] with its position added, memory [N, M, 64] -> [N, T, C]."""
+    """current [N or 1, T, C] with its position added, memory [N, M, 64] -> [N, T, C]."""
     x = current
     for i in range(config.memory_layers):
         x = memory_layer(at / "layers" / i, config, x, memory, memory_position, pointer_tokens)
@@ -48,8 +48,9 @@ def memory_layer(
     memory_position: Tensor,
     pointer_tokens: Dim,
 ) -> Tensor:
-    """One layer: [N, T, C] -> [N, T, C]."""
+    """One layer: [N or 1, T, C] -> [N, T, C]. One frame for all objects looks at itself once."""
     x = self_attention_step(at, config, x)
+    x = ops.expand(x, memory.shape[0], *x.shape[1:])
     x = cross_attention_step(at, config, x, memory, memory_position, pointer_tokens)
     return feedforward_step(at, config, x)
 
