@@ -36,6 +36,9 @@ class Sam2Config:
     decoder_depth: int = 2
     decoder_heads: int = 8
     decoder_feedforward: int = 2048
+    mask_blur: float = (
+        0.0  # of low-resolution masks, in their pixels; the released models have none
+    )
 
     # memory
     memory_channels: int = 64
@@ -99,6 +102,8 @@ def _problems(config: Sam2Config) -> list[str]:
         found.append("a pooling block cannot have global attention")
     if config.channels % (4 * config.memory_heads) or config.channels % config.memory_channels:
         found.append("memory heads or channels do not divide the channels")
+    if not 0 <= config.mask_blur <= 16:
+        found.append(f"a mask blur of {config.mask_blur} is not within 0 and 16 pixels")
     if config.channels // 2 % config.decoder_heads:
         found.append("decoder heads do not divide half the channels")
     return found
@@ -148,6 +153,7 @@ NANO = Sam2Config(
     memory_layers=2,
     memory_feedforward=512,
     fuser_layers=1,
+    mask_blur=1.2,
 )
 
 

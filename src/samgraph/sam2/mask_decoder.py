@@ -15,6 +15,8 @@ Shapes: N prompts, T tokens, I cells, C channels, E grid, M masks.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
 from samgraph.sam2.config import Sam2Config
@@ -108,7 +110,17 @@ def paint(at: Scope, config: Sam2Config, mask_tokens: Tensor, canvas: Tensor) ->
     nets = at / "output_hypernetworks_mlps"
     brushes = [mlp(nets / i, mask_tokens[:, i], (C, C, C // 8)) for i in range(MASKS)]
     stacked = ops.concat([brush[:, None] for brush in brushes], axis=1)
-    return to_rows(config, ops.matmul(stacked, canvas.transpose(0, 2, 1)))
+    masks = to_rows(config, ops.matmul(stacked, canvas.transpose(0, 2, 1)))
+    return blurred(masks, config.mask_blur) if config.mask_blur else masks
+
+
+def blurred(masks: Tensor, size: float) -> Tensor:
+    """Masks through a Gaussian: a cell grows without a look at its neighbours, and that shows."""
+    side = width(masks)
+    steps = np.arange(side)[:, None] - np.arange(side)
+    weights = np.exp(-0.5 * np.square(steps / size))
+    weights = (weights / weights.sum(1, keepdims=True)).astype(np.float32)
+    return ops.matmul(ops.matmul(weights, masks), np.ascontiguousarray(weights.T))
 
 
 def to_cells(config: Sam2Config, x: Tensor, times: int) -> Tensor:
