@@ -71,11 +71,9 @@ def _whole(
     known = [False] * len(embeddings)
     for frame, (prompt, exact) in prompts.items():
         known[frame - first] = exact or not prompt
-    guessed = [place for place in places if not known[place]]
-    fill = _filled(cover, given, size)
-    sure = dict(zip(places, ((score > SURE) & (fill > FITS)).tolist(), strict=True))
-    for place in guessed:
-        known[place] = sure[place]
+    sure = (score > SURE) & (_filled(cover, given, size) > FITS)
+    for place, is_sure in zip(places, sure.tolist(), strict=True):
+        known[place] |= is_sure
     return (masks * 255).round().to(torch.uint8), known
 
 

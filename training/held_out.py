@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from samgraph.media.preprocess import MEAN, STD
 from samgraph.runtime import CompileOptions, Session
 from training import teacher
 from training.split import is_held_out
 
 HERE = Path(__file__).parent
-MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 IGNORED = 255
 GROW = 4  # pixels around the box in which a mask may lie
 
@@ -90,7 +90,7 @@ class Drawn:
         image = Image.open(io.BytesIO(content)).convert("RGB")
         side = teacher.CONFIG.image_size
         pixels = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC), np.float32)
-        ready = ((pixels - MEAN) / STD).transpose(2, 0, 1)[None].astype(np.float32)
+        ready = ((pixels / 255 - MEAN) / STD).transpose(2, 0, 1)[None].astype(np.float32)
         embedding = self._encode.run({"image": ready})["embedding"]
         found = np.zeros((image.height, image.width), np.uint8)
         for number, thing in sorted(things.items()):

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from samgraph.media.preprocess import MEAN, STD
 from training.data import CUT, SIDE, Photos
 
 MASK = SIDE // 4
 TILES, PASTED = 4, 4
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Scenes:
@@ -249,7 +249,7 @@ _FIELDS = ("images", "aspects", "masks", "has_mask")
 
 def normalised(x: torch.Tensor) -> torch.Tensor:
     """Values 0 to 1 as the model wants them: [..., 3, H, W]."""
-    mean, std = (torch.tensor(v, device=x.device).reshape(3, 1, 1) for v in (MEAN, STD))
+    mean, std = (torch.from_numpy(v).to(x.device).reshape(3, 1, 1) for v in (MEAN, STD))
     return (x - mean) / std
 
 
