@@ -8,7 +8,6 @@
 Pets are split by file name, clips by name: what is held out is never trained on.
 """
 
-import hashlib
 import io
 import json
 import tarfile
@@ -59,17 +58,6 @@ class Clips:
     images: torch.Tensor  # uint8 [n, 3, SIDE, SIDE]
     sizes: dict[str, tuple[int, int]]  # width and height of each clip before stretching
     tracks: list[Track]
-
-
-def check(folder: Path) -> None:
-    """Every file of the manifest is there, byte for byte."""
-    for name, expected in json.loads((HERE / "manifest.json").read_text()).items():
-        path = folder / name
-        if not path.is_file():
-            raise SystemExit(f"{path} is missing; training/README.md says where it is from")
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != expected:
-            raise SystemExit(f"{path} is not what the manifest says: sha256 {found}")
 
 
 def read_pets(folder: Path, *, held_out: bool, limit: int | None = None) -> Photos:

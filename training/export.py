@@ -1,22 +1,24 @@
 """The trained weights as the file inside the package: float16, with the config written in it.
 
-Run it as ``python -m training.export STATE OUT.safetensors``.
+    python -m training.export STATE OUT.safetensors
 
 Mask logits are made steeper on the way out. The student's are shallower than SAM's at an edge, and
 SAM's limits of stability, which compare masks at thresholds of -1 and 1, would turn down good masks
 ("everything" found 0 of 15 drawn shapes; 10 with this). The masks themselves do not change.
 """
 
+import argparse
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from samgraph import checkpoint
+from samgraph.errors import CheckpointError
 from samgraph.graph import Array
 from samgraph.sam2.config import NANO
+from samgraph.sam2.graphs import weight_shapes
 from training.state import load_state
 
 STEEPER = 2.5
@@ -35,7 +37,12 @@ def export(state: Path, out: Path) -> None:
 
 def read_exported(path: Path) -> dict[str, Array]:
     """The weights of a written model, as they were before they were made steeper."""
-    tensors = checkpoint.read(path).tensors
+    try:
+        tensors = checkpoint.read(path).tensors
+    except CheckpointError as error:
+        raise SystemExit(str(error)) from error
+    if {name: array.shape for name, array in tensors.items()} != weight_shapes(NANO):
+        raise SystemExit(f"{path} is not a {NANO.name}: its tensors have other names or shapes")
     arrays = {name: np.asarray(array, np.float32) for name, array in tensors.items()}
     return _steeper(arrays, 1 / STEEPER)
 
@@ -49,4 +56,8 @@ def _steeper(weights: Mapping[str, Array], factor: float) -> dict[str, Array]:
 
 
 if __name__ == "__main__":
-    export(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("state", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args()
+    export(given.state, given.out)

@@ -8,9 +8,9 @@ The masks of the clips are the teacher's answers to the boxes and points of `lab
 every one of which was looked at.
 """
 
+import argparse
 import io
 import json
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from PIL import Image
 from samgraph.media.preprocess import MEAN, STD
 from samgraph.runtime import CompileOptions, Session
 from training import teacher
+from training.manifest import check
 from training.split import is_held_out
 
 HERE = Path(__file__).parent
@@ -129,9 +130,13 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 def main() -> None:
     """Write both folders."""
-    data, out = Path(sys.argv[1]), Path(sys.argv[2])
-    write_pets(data, out / "pets")
-    write_clips(data, out / "clips")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args()
+    check(given.data)
+    write_pets(given.data, given.out / "pets")
+    write_clips(given.data, given.out / "clips")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,28 @@
 """How good a student is on what it never saw, next to its teacher on the same prompts.
 
-Quick figures at 128 x 128 to steer by; the model card's come from `samgraph eval`.
+    python -m training.measure DATA MODEL.safetensors
+
+Quick figures at 128 x 128, to steer by. What the model card says of pets and clips comes from
+`samgraph eval`; how like the teacher the model is, from here. Every stage of training ends so too.
 """
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 
+from samgraph.sam2.config import NANO
+from training import data
 from training.data import EDGE, SIDE, Clips, Photos
+from training.export import read_exported
 from training.labelling import ASKED, Teacher, label_track
 from training.losses import overlap
+from training.manifest import check
 from training.prompting import Prompter
 from training.scenes import MASK, normalised
 from training.student import Student, Tensors
+from training.teacher import read
 from training.tracking import FirstPrompt, follow
 
 CLICKS = 5
@@ -141,3 +151,36 @@ def pets(photos: Photos, count: int, device: str) -> tuple[torch.Tensor, torch.T
     """Held-out photographs with masks at the resolution of low-resolution masks."""
     masks = photos.masks[:count, ::2, ::2].contiguous()
     return photos.images[:count].to(device), masks.to(device)
+
+
+def report(
+    student: Student, teacher: Teacher, folder: Path
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Figures on what was held out, by name. No gradients are wanted here."""
+    device, asked = student.device, of_student(student)
+    held_out = data.read_clips(folder, split="held-out")
+    seen = seen_by_teacher(teacher, held_out.images[::12].to(device))
+    yield "as the teacher, clips", images(asked, *seen)
+    yield "held-out clips", clips(student, held_out, teacher)
+    pictures, masks = pets(data.read_pets(folder, held_out=True), 256, device)
+    yield "held-out pets", images(asked, pictures, masks)
+    yield "teacher, pets", images(of_teacher(teacher), pictures, masks)
+
+
+def main() -> None:
+    """The figures of an exported model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("model", type=Path)
+    given = parser.parse_args()
+    check(given.data)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    student = Student(NANO, read_exported(given.model), device)
+    teacher = Teacher(read(given.data / "mobile_sam.pt"), device)
+    with torch.no_grad():
+        for name, figures in report(student, teacher, given.data):
+            print(name, {key: round(value, 3) for key, value in figures.items()}, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

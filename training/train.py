@@ -26,6 +26,7 @@ from training.export import read_exported
 from training.films import Reel, real_films
 from training.labelling import Asked, Pool, Teacher
 from training.losses import answer_loss
+from training.manifest import check
 from training.prompting import ABSENT, Prompter
 from training.recorded import Losses, Recorded
 from training.scenes import Scenes
@@ -391,7 +392,7 @@ def train(
     torch.set_float32_matmul_precision("high")  # of gradients; graphs choose for themselves
     stage = SMALL if small else STAGES[name]
     stage = replace(stage, steps=steps) if steps else stage
-    data.check(folder)
+    check(folder)
     taught = teacher.read(folder / "mobile_sam.pt")
     state.mkdir(parents=True, exist_ok=True)
     known = load_state(state)
@@ -417,7 +418,8 @@ def train(
     run.save()
     if device == "cuda":  # on a CPU the teacher would take an hour
         with torch.no_grad():
-            report(run, room, folder)
+            for what, figures in measure.report(run.averaged(), room.teacher, folder):
+                run.log({what: figures})
 
 
 def _room(run: Run, folder: Path, taught: Teacher, seed: int, small: bool) -> Room:
@@ -433,19 +435,6 @@ def _room(run: Run, folder: Path, taught: Teacher, seed: int, small: bool) -> Ro
     for _ in range(max(1, run.stage.pool // (8 * run.stage.fresh))):
         pool.add(run.stage.fresh, ask=_ASK[run.name])
     return Room(run, scenes, pool, Prompter(device, seed + 1), taught, clips)
-
-
-def report(run: Run, room: Room, folder: Path) -> None:
-    """Figures on what was held out. No gradients are wanted here."""
-    device = run.student.device
-    student = run.averaged()
-    pictures, masks = measure.pets(data.read_pets(folder, held_out=True), 256, device)
-    run.log({"held-out pets": measure.images(measure.of_student(student), pictures, masks)})
-    run.log({"teacher, pets": measure.images(measure.of_teacher(room.teacher), pictures, masks)})
-    held_out = data.read_clips(folder, split="held-out")
-    seen = measure.seen_by_teacher(room.teacher, held_out.images[::12].to(device))
-    run.log({"as the teacher, clips": measure.images(measure.of_student(student), *seen)})
-    run.log({"held-out clips": measure.clips(student, held_out, room.teacher)})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parity
 from samgraph import checkpoint  # noqa: E402
 from samgraph.sam2.config import NANO  # noqa: E402
 from samgraph.sam2.graphs import weight_shapes  # noqa: E402
-from training import data, teacher, train  # noqa: E402
+from training import data, manifest, teacher, train  # noqa: E402
 from training.data import SIDE  # noqa: E402
 from training.export import STEEPER, export, read_exported  # noqa: E402
 from training.films import Real, Reel, between  # noqa: E402
@@ -68,10 +68,12 @@ def test_a_clip_moves_and_its_masks_with_it() -> None:
 
 def test_between_two_labels_a_box_moves_evenly_and_next_to_nothing_nothing_is_known() -> None:
     here, there = {"box": [0.0, 0.0, 8.0, 8.0]}, {"box": [8.0, 4.0, 16.0, 12.0]}
-    track = data.Track("clip", torch.tensor([10, 12, 14, 16]), [here, there, {}, {}])
+    track = data.Track("clip", torch.tensor([8, 12, 14, 16]), [here, there, {}, {}])
     assert between(track) == {
-        10: (here, True),
-        11: ({"box": [4.0, 2.0, 12.0, 10.0]}, False),
+        8: (here, True),
+        9: ({"box": [2.0, 1.0, 10.0, 9.0]}, False),
+        10: ({"box": [4.0, 2.0, 12.0, 10.0]}, False),
+        11: ({"box": [6.0, 3.0, 14.0, 11.0]}, False),
         12: (there, True),
         14: ({}, True),
         15: ({}, False),
@@ -133,6 +135,7 @@ def test_losses_of_cases_worked_by_hand() -> None:
     assert float(answer_loss(answer, target, yes, yes)) == pytest.approx(0, abs=1e-4)
     assert float(answer_loss(answer, target, yes, no)) == pytest.approx(20, rel=1e-3)
     assert float(answer_loss(answer, target, yes, no, known=no)) == 0
+    assert float(answer_loss(answer, 1 - target, yes, yes, known=no)) == 0
 
 
 def _archive(path: Path, files: dict[str, bytes]) -> None:
@@ -178,6 +181,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sums = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in place.iterdir()}
     (home / "manifest.json").write_text(json.dumps(sums))
     monkeypatch.setattr(data, "HERE", home)
+    monkeypatch.setattr(manifest, "MANIFEST", home / "manifest.json")
 
     def weights(_: Path) -> dict[str, Any]:
         graphs = (teacher.encode_graph(256), teacher.decode_graph())
@@ -219,6 +223,14 @@ def test_what_is_exported_can_be_trained_on(tmp_path: Path) -> None:
     assert set(again) == set(weights)
     for name, array in again.items():
         np.testing.assert_allclose(array, weights[name], rtol=1e-3, err_msg=name)
+
+
+def test_a_start_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="no file"):
+        read_exported(tmp_path / "typo.safetensors")
+    checkpoint.save(tmp_path / "other.safetensors", {"w": np.ones(3, np.float32)})
+    with pytest.raises(SystemExit, match="not a samgraph-nano"):
+        read_exported(tmp_path / "other.safetensors")
 
 
 def test_changed_data_is_refused(folder: Path, tmp_path: Path) -> None:
