@@ -2,9 +2,9 @@
 
 Labels are boxes and points, four frames apart. Between two of them the box is assumed to move
 evenly; where the teacher's mask does not fill that box the frame counts as unknown, and nothing is
-learned from it.
+learned from it. Objects are also cut out of their clips, to act in others.
 
-Shapes: K objects, T frames.
+Shapes: B clips, K objects, T frames.
 """
 
 import random
@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import torch
 
-from training.data import Clips, Prompt, Track
+from training.data import CUT, Clips, Prompt, Track
 from training.labelling import Teacher, draw
-from training.scenes import MASK, Film, Scenes
+from training.scenes import MASK, Film, Scenes, bounds, sample
 
 FITS, SURE = 0.7, 0.75  # how well a mask fills its box; how sure the teacher must be
 VISIBLE = 0.002  # of the picture
@@ -98,15 +98,7 @@ def between(track: Track) -> dict[int, tuple[Prompt, bool]]:
 
 def _filled(cover: torch.Tensor, prompts: list[Prompt], size: tuple[int, int]) -> torch.Tensor:
     """IoU of each mask's own box with the box that was asked about: [n]."""
-    inside = cover > 0.5
-    step = torch.arange(MASK, device=cover.device)
-    spans = []
-    for line in (inside.any(1), inside.any(2)):
-        low = torch.where(line, step, MASK).amin(1)
-        high = torch.where(line, step + 1, 0).amax(1)
-        spans.append((low, high))
-    (left, right), (top, bottom) = spans
-    found = torch.stack([left, top, right, bottom], 1).float()
+    found = torch.cat(bounds(cover > 0.5), 1).float()
     scale = torch.tensor([*size, *size], device=cover.device) / MASK
     asked = torch.tensor([prompt["box"] for prompt in prompts], device=cover.device) / scale
     both = torch.minimum(found[:, 2:], asked[:, 2:]) - torch.maximum(found[:, :2], asked[:, :2])
@@ -121,6 +113,12 @@ class Reel:
     def __init__(self, films: list[Real], scenes: Scenes, seed: int) -> None:
         self.films, self.scenes = films, scenes
         self.random = random.Random(seed)  # noqa: S311 (no secret)
+        self._roles = [
+            (film, k, frames)
+            for film in films
+            for k, visible in enumerate(film.visible)
+            if len(frames := [t for t, seen in enumerate(visible) if seen]) > 1
+        ]
 
     def film(self, batch: int, frames: int, objects: int) -> Film:
         """Parts of clips at various speeds, forwards or backwards, through a camera of our own."""
@@ -131,7 +129,8 @@ class Reel:
             masks.append(film.masks[things][:, pick])
             known.append([[film.known[k][t] for t in pick] for k in things])
         sure = torch.tensor(known, device=images[0].device)
-        return self.scenes.refilmed(Film(torch.stack(images), torch.stack(masks), sure))
+        actors = self.actors(batch, frames)
+        return self.scenes.refilmed(Film(torch.stack(images), torch.stack(masks), sure), actors)
 
     def _part(self, frames: int, objects: int) -> tuple[Real, list[int], list[int]]:
         """A clip, objects that are visible in the first of some of its frames, and those frames."""
@@ -147,3 +146,39 @@ class Reel:
             if seen:
                 self.random.shuffle(seen)
                 return film, [seen[i % len(seen)] for i in range(objects)], pick
+
+    def actors(self, batch: int, frames: int) -> torch.Tensor | None:
+        """Objects of real clips cut out as they move: uint8 [B, T, 4, CUT, CUT]."""
+        if not self._roles:
+            return None
+        images, masks = [], []
+        for _ in range(batch):
+            film, k, there = self.random.choice(self._roles)
+            step, place = self.random.choice((1, 1, 2)), self.random.randrange(len(there))
+            pick = [there[_to_and_fro(place + step * i, len(there))] for i in range(frames)]
+            images.append(film.images[pick])
+            masks.append(film.masks[k, pick])
+        return cut_out(torch.stack(images), torch.stack(masks))
+
+
+def _to_and_fro(place: int, length: int) -> int:
+    """0, 1, ..., length - 1, length - 2, ..., 0, 1, ..."""
+    place %= 2 * length - 2
+    return min(place, 2 * length - 2 - place)
+
+
+def cut_out(images: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
+    """The part of each frame around its mask, all of a clip as large, with the mask as alpha.
+
+    [B, T, 3, SIDE, SIDE], [B, T, MASK, MASK] -> [B, T, 4, CUT, CUT].
+    """
+    B, T = masks.shape[:2]
+    low, high = bounds(masks > 127)  # each [B, T, 2]
+    size = (high - low).amax((1, 2)).clamp(min=1) * 1.05 / MASK
+    theta = masks.new_zeros(B, T, 2, 3, dtype=torch.float32)
+    theta[..., 0, 0] = theta[..., 1, 1] = size[:, None]
+    theta[..., 2] = (low + high) / MASK - 1
+    theta = theta.flatten(0, 1)
+    colour = sample(images.flatten(0, 1).float(), theta, CUT)
+    alpha = sample(masks.reshape(B * T, 1, MASK, MASK).float(), theta, CUT, outside="zeros")
+    return torch.cat([colour, alpha], 1).round().to(torch.uint8).unflatten(0, (B, T))

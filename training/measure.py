@@ -124,10 +124,10 @@ def clips(student: Student, held_out: Clips, teacher: Teacher) -> dict[str, floa
         features = [{k: v[t : t + 1] for k, v in found.items()} for t in range(len(pictures))]
         nowhere = torch.zeros(1, 1, 2, device=device), torch.full((1, 1), -1, device=device)
         first = targets[:1]
-        two = torch.tensor([[2, 3]], device=device)
+        two, one = torch.tensor([[2, 3]], device=device), torch.tensor([False], device=device)
         prompts = {
-            "mask": FirstPrompt(*nowhere, multimask=False, masks=first),
-            "box": FirstPrompt(prompter.box(first, rough=0.0), two, multimask=False),
+            "mask": FirstPrompt(*nowhere, one, masks=first),
+            "box": FirstPrompt(prompter.box(first, rough=0.0), two, one),
         }
         pace = torch.tensor(1 / min(15, max(1, len(features) - 1)), device=device)
         there = (targets[1:] > 0.5).flatten(1).any(1)

@@ -18,6 +18,8 @@ from training.data import CUT, SIDE, Photos
 
 MASK = SIDE // 4
 TILES, PASTED = 4, 4
+PLAIN = 0.08  # pictures that begin as nothing but a texture
+THINGS = 3  # that move in front, in a clip
 
 
 class Scenes:
@@ -54,6 +56,9 @@ class Scenes:
         picture = torch.where(is_mosaic, mosaic, whole)
         single = functional.pad(functional.avg_pool2d(mask, 2), (0, 0, 0, 0, 0, TILES - 1))
         masks = torch.where(is_mosaic, mosaic_masks, single)
+        is_plain = (self.uniform(0, 1, n) < PLAIN).reshape(n, 1, 1, 1)
+        picture = torch.where(is_plain, self.texture(n, SIDE), picture)
+        masks = masks * ~is_plain
         wanted = self.choose(PASTED + 1, n) * (self.uniform(0, 1, n) < 0.6)
         for i in range(PASTED):
             cut = self.objects[self.choose(len(self.objects), n)].float() / 255
@@ -141,7 +146,12 @@ class Scenes:
     # ------------------------------------------------------------------ clips
 
     def clips(
-        self, pictures: torch.Tensor, masks: torch.Tensor, frames: int, objects: int
+        self,
+        pictures: torch.Tensor,
+        masks: torch.Tensor,
+        frames: int,
+        objects: int,
+        actors: torch.Tensor | None = None,
     ) -> "Film":
         """A moving camera over pictures whose masks are known, with things that move in front."""
         B, T = len(pictures), frames
@@ -150,44 +160,80 @@ class Scenes:
         bend = self.bend(B, T, 0.04)
         theta = _theta(camera.flatten(0, 1))
         picture = sample(base, theta, SIDE, bend)
-        known = sample(_repeat(masks.float() / 255, T), theta, MASK, bend, outside="zeros")
-        chosen = self.choose(len(self.objects), PASTED - 1, B)
-        twins = self.uniform(0, 1, B) < 0.2
-        chosen[1] = torch.where(twins, chosen[0], chosen[1])
-        for i in range(PASTED - 1):
-            cut = self.tinted(self.objects[chosen[i]].float() / 255)
-            start = self.pose(B, small=i == PASTED - 2)
-            moved = start[:, None] + self.path(B, T, (0.8, 0.8, 0.35, 0.1, 0.5))
-            if i == 0:
-                first = moved
-            elif i == PASTED - 2:
-                crosses = (self.uniform(0, 1, B) < 0.35).reshape(B, 1, 1)
-                moved = torch.where(crosses, self.crossing(first), moved)
-            layer = place(
-                _repeat(cut, T), moved.flatten(0, 1), bend=self.bend(B, T, 0.08), small=False
-            )
-            layer = layer * self.presence(B, T).reshape(B * T, 1, 1, 1)
-            picture, known = _paste(picture, known, layer)
-        known = known.reshape(B, T, -1, MASK, MASK).transpose(1, 2)
-        chosen = self.targets(known, objects)
-        wanted = known.gather(1, chosen[:, :, None, None, None].expand(-1, -1, *known.shape[2:]))
-        known = torch.ones(B, objects, T, dtype=torch.bool, device=self.device)
-        return Film(_to_bytes(picture).reshape(B, T, 3, SIDE, SIDE), _to_bytes(wanted), known)
+        seen = sample(_repeat(masks.float() / 255, T), theta, MASK, bend, outside="zeros")
+        known = torch.ones(B, masks.shape[1], T, dtype=torch.bool, device=self.device)
+        return self.acted(picture, seen, known, objects, often=1.0, actors=actors)
 
-    def refilmed(self, film: "Film") -> "Film":
-        """The same clips through a camera that turns, moves and zooms, some mirrored."""
+    def refilmed(self, film: "Film", actors: torch.Tensor | None = None) -> "Film":
+        """The same clips through a camera that turns, moves and zooms, some mirrored.
+
+        In some of them things move in front.
+        """
         B, T, K = len(film.images), film.images.shape[1], film.masks.shape[1]
         shift, rest = self.uniform(-0.3, 0.3, B, 1, 2), 0.1 * self.normal(B, 1, 2)
         still = torch.cat([shift, self.uniform(-0.2, 0.5, B, 1, 1), rest], 2)
-        camera = still + self.path(B, T, (0.1, 0.1, 0.1, 0.04, 0.06))
+        camera = still + self.path(B, T, (0.2, 0.2, 0.15, 0.04, 0.08))
         theta = _theta(camera.flatten(0, 1))
         flip = torch.where(self.uniform(0, 1, B) < 0.5, -1.0, 1.0).repeat_interleave(T)
         theta = theta * torch.stack([flip, torch.ones_like(flip)], 1)[:, :, None]
         picture = sample(film.images.flatten(0, 1).float() / 255, theta, SIDE)
         masks = film.masks.transpose(1, 2).flatten(0, 1).float() / 255
-        seen = sample(masks, theta, MASK, outside="zeros").reshape(B, T, K, MASK, MASK)
-        images = _to_bytes(picture).reshape(film.images.shape)
-        return Film(images, _to_bytes(seen.transpose(1, 2)), film.known)
+        seen = sample(masks, theta, MASK, outside="zeros")
+        leader = _traced(seen[:, 0].reshape(B, T, MASK, MASK))
+        return self.acted(picture, seen, film.known, K, often=0.4, actors=actors, leader=leader)
+
+    def acted(
+        self,
+        picture: torch.Tensor,
+        masks: torch.Tensor,
+        known: torch.Tensor,
+        objects: int,
+        *,
+        often: float,
+        actors: torch.Tensor | None = None,
+        leader: torch.Tensor | None = None,
+    ) -> "Film":
+        """Clips with things moving in front of them, and some of all that can be followed.
+
+        `picture` [B*T, 3, SIDE, SIDE], `masks` [B*T, G, MASK, MASK], `known` [B, G, T]; each thing
+        is there `often`. `actors` [B, T, 4, CUT, CUT] play the first thing in half of the clips.
+        The others ride on the first thing or cross its path, or that of a `leader` [B, T, 5].
+        """
+        B, _, T = known.shape
+        chosen = self.choose(len(self.objects), THINGS, B)
+        twins = self.uniform(0, 1, B) < 0.2
+        chosen[1] = torch.where(twins, chosen[0], chosen[1])
+        first = self.pose(B, small=False)[:, None] + self.path(B, T, _WANDER)
+        for i in range(THINGS):
+            cut = _repeat(self.tinted(self.objects[chosen[i]].float() / 255), T)
+            if i == 0:
+                moved = first
+                if actors is not None:
+                    plays = (self.uniform(0, 1, B) < 0.5).repeat_interleave(T)
+                    cut = torch.where(_wide(plays), actors.flatten(0, 1).float() / 255, cut)
+            else:
+                moved = self.pose(B, small=i == 2)[:, None] + self.path(B, T, _WANDER)
+                path = first if leader is None else leader
+                other = self.riding(path) if i == 1 else self.crossing(path)
+                chance = 0.25 if i == 1 else 0.35
+                moved = torch.where(_wide(self.uniform(0, 1, B) < chance, 2), other, moved)
+            layer = place(cut, moved.flatten(0, 1), bend=self.bend(B, T, 0.08), small=False)
+            there = self.presence(B, T) * (self.uniform(0, 1, B, 1) < often)
+            picture, masks = _paste(picture, masks, layer * _wide(there.flatten()))
+        masks = masks.reshape(B, T, -1, MASK, MASK).transpose(1, 2)
+        known = functional.pad(known, (0, 0, 0, THINGS), value=True)
+        chosen = self.targets(masks, objects)
+        wanted = masks.gather(1, _wide(chosen, 3).expand(-1, -1, *masks.shape[2:]))
+        known = known.gather(1, chosen[:, :, None].expand(-1, -1, T))
+        return Film(_to_bytes(picture).reshape(B, T, 3, SIDE, SIDE), _to_bytes(wanted), known)
+
+    def riding(self, path: torch.Tensor) -> torch.Tensor:
+        """The path of something smaller that moves along with what is on `path` [B, T, 5]."""
+        B = len(path)
+        smaller = self.uniform(math.log(0.2), math.log(0.6), B, 1, 1)
+        place = self.uniform(-0.7, 0.7, B, 1, 2) * path[:, :, 2:3].exp()
+        own = self.path(B, path.shape[1], (0.1, 0.1, 0.1, 0.1, 0.3))
+        return path + own + torch.cat([place, (smaller + 0 * place)[:, :, :1], 0 * place], 2)
 
     def crossing(self, path: torch.Tensor) -> torch.Tensor:
         """The path of something that passes before what is on `path` [B, T, 5]."""
@@ -197,7 +243,7 @@ class Scenes:
         turn, speed = self.uniform(0, 6.28, B), self.uniform(0.05, 0.5, B)
         step = torch.stack([turn.cos(), turn.sin()], 1) * speed[:, None]
         time = torch.arange(T, device=self.device) - when
-        size = self.uniform(math.log(0.2), math.log(0.6), B, 1, 1)
+        size = self.uniform(math.log(0.25), math.log(0.9), B, 1, 1)
         rest = torch.cat([size, 0.4 * self.normal(B, 1, 1), 0.5 * self.normal(B, 1, 1)], 2)
         return torch.cat([met + time[:, :, None] * step[:, None], rest.expand(B, T, 3)], 2)
 
@@ -222,15 +268,15 @@ class Scenes:
         """1 where a thing is there; some are away for a while: [B, T]."""
         time = torch.arange(T, device=self.device)
         gone = self.choose(max(2, T), B, 1) + 1
-        back = gone + 1 + self.choose(3, B, 1)
-        leaves = self.uniform(0, 1, B, 1) < 0.15
+        back = gone + 1 + self.choose(max(3, T // 2), B, 1)
+        leaves = self.uniform(0, 1, B, 1) < 0.2
         return 1.0 - ((time >= gone) & (time < back) & leaves).float()
 
     def targets(self, known: torch.Tensor, count: int) -> torch.Tensor:
         """Which masks to follow: those that can be seen well at the start, pasted ones first."""
         seen = known[:, :, 0].mean((2, 3))
         fits = (seen > 0.004) & (seen < 0.6)
-        last = torch.arange(known.shape[1], device=self.device) >= known.shape[1] - PASTED + 1
+        last = torch.arange(known.shape[1], device=self.device) >= known.shape[1] - THINGS
         order = self.uniform(0, 1, *seen.shape) + 0.3 * last + 2.0 * fits
         return order.topk(count, 1).indices
 
@@ -244,6 +290,7 @@ class Film:
     known: torch.Tensor  # bool [B, K, T]: whether the mask can be trusted
 
 
+_WANDER = (0.8, 0.8, 0.35, 0.1, 0.5)
 _FIELDS = ("images", "aspects", "masks", "has_mask")
 
 
@@ -315,6 +362,31 @@ def _tiled_masks(masks: torch.Tensor) -> torch.Tensor:
         top, left = i // 2 * side, i % 2 * side
         out[:, i, top : top + side, left : left + side] = small[i::TILES, 0]
     return out
+
+
+def bounds(inside: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first x and y of masks [..., h, w], and those after the last: each [..., 2]."""
+    found = []
+    for line in (inside.any(-2), inside.any(-1)):
+        step = torch.arange(line.shape[-1], device=line.device)
+        low = torch.where(line, step, line.shape[-1]).amin(-1)
+        found.append(torch.stack([low, torch.where(line, step + 1, 0).amax(-1)], -1))
+    low, high = torch.stack(found, -2).unbind(-1)
+    return low, high
+
+
+def _traced(masks: torch.Tensor) -> torch.Tensor:
+    """Where a mask is and how large, as a path: [B, T, MASK, MASK] -> [B, T, 5]."""
+    axis = (torch.arange(MASK, device=masks.device) + 0.5) * 2 / MASK - 1
+    total = masks.sum((2, 3)) + 1e-3
+    x, y = (masks.sum(2) * axis).sum(2) / total, (masks.sum(3) * axis).sum(2) / total
+    size = (total / MASK**2).sqrt().clamp(min=0.05).log()
+    return torch.stack([x, y, size, torch.zeros_like(x), torch.zeros_like(x)], 2)
+
+
+def _wide(x: torch.Tensor, axes: int = 3) -> torch.Tensor:
+    """With more axes of length one behind."""
+    return x.reshape(*x.shape, *(1,) * axes)
 
 
 def _repeat(x: torch.Tensor, times: int) -> torch.Tensor:

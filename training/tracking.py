@@ -50,7 +50,7 @@ class FirstPrompt:
 
     points: torch.Tensor
     labels: torch.Tensor
-    multimask: bool
+    multimask: torch.Tensor  # bool [N]
     masks: torch.Tensor | None = None
 
 
@@ -91,7 +91,7 @@ def follow(
 
 def _start(student: Student, frame: Tensors, prompt: FirstPrompt) -> tuple[Tensors, torch.Tensor]:
     """The answer on the first frame, and the mask to remember."""
-    flag = torch.full((len(prompt.points),), prompt.multimask, device=prompt.points.device)
+    flag = prompt.multimask
     if prompt.masks is None:
         answer = student.decode(frame, prompt.points, prompt.labels, multimask=flag)
         return answer, answer["best_mask"]

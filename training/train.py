@@ -36,7 +36,7 @@ from training.tracking import FirstPrompt, follow
 
 SAVE_EVERY = 30.0  # seconds
 EMA_STEPS = 500
-REAL = 0.3  # how often the clips of a step are real
+REAL = 0.4  # how often the clips of a step are real
 LONGEST = 15  # the tracker divides pointer times by this, in clips of 16 frames and more
 
 
@@ -65,16 +65,27 @@ class Stage:
 
 _FINE = "sam_mask_decoder.conv_s"
 _MEMORY = ("memory_", "maskmem", "no_", "obj_ptr", "mask_downsample")
+_TRUNK = "image_encoder.trunk."
+_EARLY = ("patch_embed", "pos_embed", "blocks.0.", "blocks.1.", "blocks.2.", "blocks.3.")
 STAGES = {
     "embedding": Stage(steps=4200, batch=64, rates={"image_encoder": 1e-3, "": 0.0}),
     "masks": Stage(steps=4000, batch=32, rates={_FINE: 1e-3, "": 3e-4}),
     "video": Stage(
         steps=8000,
-        batch=16,
-        rates={**dict.fromkeys(_MEMORY, 4e-4), _FINE: 1e-3, "": 1e-4},
+        batch=8,
+        rates={
+            **{_TRUNK + name: 0.0 for name in _EARLY},  # half of the time, for little
+            **dict.fromkeys(_MEMORY, 4e-4),
+            _FINE: 1e-3,
+            "": 1e-4,
+        },
         fresh=16,
-        every=4,
-        clips=(Clip(batch=16, frames=4, objects=2), Clip(batch=8, frames=8, objects=3)),
+        every=8,
+        clips=(
+            Clip(batch=16, frames=4, objects=2),
+            *2 * [Clip(batch=8, frames=8, objects=3)],
+            Clip(batch=5, frames=14, objects=3),
+        ),
     ),
 }
 SMALL = Stage(
@@ -287,39 +298,53 @@ def video_step(room: Room, reel: Reel) -> None:
     else:
         places = room.pool.draw(kind.batch)
         pictures, masks = room.pool.images[places], room.pool.masks[places]
-        film = scenes.clips(pictures, masks, kind.frames, kind.objects)
+        actors = reel.actors(kind.batch, kind.frames)
+        film = scenes.clips(pictures, masks, kind.frames, kind.objects, actors)
     target = film.masks.flatten(0, 1).float() / 255
     image = scenes.lit(film.images)
-    way = chance()
-    losses = _from_mask if way < 0.35 else _from_box if way < 0.7 else _from_click
-    box = torch.full((len(target),), way < 0.7, device=target.device)
+    losses = _from_masks if chance() < 0.4 else _from_points
+    box = scenes.uniform(0, 1, len(target)) < 0.5
     longest = LONGEST if chance() < 0.5 else kind.frames - 1
     pace = torch.tensor(1 / longest, device=target.device)
-    prompt = _first_prompt(room.prompter, target[:, 0], box)
+    prompt = *_first_prompt(room.prompter, target[:, 0], box), ~box
     known = film.known.flatten(0, 1)
-    room.run.learn(losses, image, target, known, *prompt, pace, *_questions(room, each=4))
+    room.run.learn(losses, image, target, known, pace, *prompt, *_questions(room, each=4))
 
 
-def _from_mask(run: Run, *given: torch.Tensor) -> Losses:
-    return _video_losses(run, "mask", *given)
+def _from_masks(
+    run: Run,
+    image: torch.Tensor,
+    target: torch.Tensor,
+    known: torch.Tensor,
+    pace: torch.Tensor,
+    *given: torch.Tensor,
+) -> Losses:
+    points, labels, multimask, *questions = given
+    nobody = torch.full_like(labels[:, :1], -1)
+    nowhere = torch.zeros_like(points[:, :1])
+    prompt = FirstPrompt(nowhere, nobody, multimask & False, target[:, 0])
+    return _video_losses(run, prompt, image, target, known, pace, *questions)
 
 
-def _from_box(run: Run, *given: torch.Tensor) -> Losses:
-    return _video_losses(run, "box", *given)
-
-
-def _from_click(run: Run, *given: torch.Tensor) -> Losses:
-    return _video_losses(run, "click", *given)
+def _from_points(
+    run: Run,
+    image: torch.Tensor,
+    target: torch.Tensor,
+    known: torch.Tensor,
+    pace: torch.Tensor,
+    *given: torch.Tensor,
+) -> Losses:
+    points, labels, multimask, *questions = given
+    prompt = FirstPrompt(points, labels, multimask)
+    return _video_losses(run, prompt, image, target, known, pace, *questions)
 
 
 def _video_losses(
     run: Run,
-    way: str,
+    prompt: FirstPrompt,
     image: torch.Tensor,
     target: torch.Tensor,
     known: torch.Tensor,
-    points: torch.Tensor,
-    labels: torch.Tensor,
     pace: torch.Tensor,
     *questions: torch.Tensor,
 ) -> Losses:
@@ -330,17 +355,13 @@ def _video_losses(
         {k: v.unflatten(0, (B, T))[:, t].repeat_interleave(N // B, 0) for k, v in found.items()}
         for t in range(T)
     ]
-    prompt = FirstPrompt(points, labels, multimask=way == "click")
-    if way == "mask":
-        nobody = torch.full_like(labels[:, :1], -1)
-        prompt = FirstPrompt(torch.zeros_like(points[:, :1]), nobody, False, target[:, 0])
     answers = follow(run.student, features, prompt, pace)
     area = target.flatten(2).mean(2)
     total = target.new_zeros(())
     for t, answer in enumerate(answers):
-        if t == 0 and way == "mask":
+        if t == 0 and prompt.masks is not None:
             continue
-        multi = torch.full_like(area[:, 0], t > 0 or way == "click", dtype=torch.bool)
+        multi = prompt.multimask | (t > 0)
         present = area[:, t] > 0.0008
         counts = known[:, t] & (area[:, 0] > 0.002)
         total = total + answer_loss(answer, target[:, t], multi, present, counts)

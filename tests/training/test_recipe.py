@@ -20,10 +20,10 @@ from samgraph.sam2.graphs import weight_shapes  # noqa: E402
 from training import data, manifest, teacher, train  # noqa: E402
 from training.data import SIDE  # noqa: E402
 from training.export import STEEPER, export, read_exported  # noqa: E402
-from training.films import Real, Reel, between  # noqa: E402
+from training.films import Real, Reel, between, cut_out  # noqa: E402
 from training.losses import answer_loss, mask_loss, overlap  # noqa: E402
 from training.prompting import Prompter  # noqa: E402
-from training.scenes import MASK, Scenes  # noqa: E402
+from training.scenes import MASK, Film, Scenes  # noqa: E402
 from training.state import load_state, save_state  # noqa: E402
 
 
@@ -81,7 +81,8 @@ def test_between_two_labels_a_box_moves_evenly_and_next_to_nothing_nothing_is_kn
     }
 
 
-def test_real_films_start_with_something_to_see() -> None:
+def test_real_films_start_with_something_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scenes, "presence", lambda _, B, T: torch.zeros(B, T))  # nothing in front
     masks = torch.zeros(2, 6, MASK, MASK, dtype=torch.uint8)
     masks[0, 2:, 30:90, 30:90] = 255
     known = [[True] * 6, [False] * 6]
@@ -96,6 +97,56 @@ def test_real_films_start_with_something_to_see() -> None:
     assert not there.all()
     bright = torch.nn.functional.avg_pool2d(film.images[:, :, 0].float(), 4)
     assert float((bright - film.masks[:, 0]).abs().mean()) < 8  # masks move with pictures
+
+
+def test_things_in_front_cover_what_is_real_and_can_be_followed() -> None:
+    masks = torch.zeros(64, 1, 3, MASK, MASK, dtype=torch.uint8)
+    masks[..., 20:108, 20:108] = 255
+    images = torch.full((64, 3, 3, SIDE, SIDE), 9, dtype=torch.uint8)
+    known = torch.tensor([[[True, False, True]]]).expand(64, 1, 3)
+    scenes = _scenes()
+    scenes.objects = scenes.objects[:3]  # red ones
+    film = scenes.refilmed(Film(images, masks, known))
+    real = ~film.known[:, 0, 1]  # all of a thing's masks are known
+    assert 0 < int(real.sum()) < 64
+    assert film.known[~real].all()
+    dark = torch.nn.functional.avg_pool2d((film.images < 30).all(2).float(), 4)
+    solid = film.masks[:, 0] > 250
+    assert not bool((solid[~real] & (dark[~real] > 0.1)).any())  # things are not dark
+    assert not bool((solid[real] & (dark[real] < 0.9)).any())
+    lost = (film.masks[real, 0] < 5) & (dark[real] < 0.1)
+    assert float(lost.float().mean()) > 0.005
+
+
+def test_an_actor_is_cut_out_around_its_mask() -> None:
+    images = torch.zeros(1, 2, 3, SIDE, SIDE, dtype=torch.uint8)
+    masks = torch.zeros(1, 2, MASK, MASK, dtype=torch.uint8)
+    images[0, 0, 0, 40:200, 80:160], masks[0, 0, 10:50, 20:40] = 200, 255
+    images[0, 1, 0, 240:400, 240:400], masks[0, 1, 60:100, 60:100] = 200, 255
+    actor = cut_out(images, masks).float()
+    assert actor.shape == (1, 2, 4, data.CUT, data.CUT)
+    middle = slice(data.CUT // 2 - 50, data.CUT // 2 + 50)
+    assert float(actor[0, :, 0, middle, middle].min()) == 200
+    first, second = (actor[0, :, 3] > 127).float().mean((1, 2)).tolist()
+    assert second == pytest.approx(1 / 1.05**2, abs=0.02)  # the largest fills the picture
+    assert first == pytest.approx(second / 2, abs=0.02)  # the other is drawn to the same scale
+
+
+def test_what_rides_along_stays_with_its_leader() -> None:
+    scenes = _scenes()
+    leader = scenes.pose(50, small=False)[:, None] + scenes.path(50, 6, (2.0, 2.0, 0.0, 0.0, 0.0))
+    rider = scenes.riding(leader)
+    assert bool((rider[..., 2] < leader[..., 2]).all())
+    apart = (rider - leader)[..., :2].norm(dim=2)
+    moved = (leader[:, -1] - leader[:, 0])[:, :2].norm(dim=1).mean()
+    assert float((apart[:, -1] - apart[:, 0]).abs().mean()) < 0.2 * float(moved)
+
+
+def test_some_stay_away_for_half_of_a_long_clip() -> None:
+    there = _scenes().presence(400, 14)
+    assert bool((there[:, 0] == 1).all())
+    away = (14 - there.sum(1)).max()
+    assert 5 <= float(away) <= 8
 
 
 def test_clicks_and_boxes_are_where_they_should_be() -> None:

@@ -38,7 +38,7 @@ def _trained(pictures: list[Any]) -> tuple[list[Any], list[float]]:
         found = student.encode(normalised(images))
         features = [{k: v[t : t + 1] for k, v in found.items()} for t in range(FRAMES)]
         prompt = FirstPrompt(
-            torch.tensor(BOX).reshape(1, 2, 2), torch.tensor([[2, 3]]), multimask=False
+            torch.tensor(BOX).reshape(1, 2, 2), torch.tensor([[2, 3]]), torch.tensor([False])
         )
         answers = follow(student, features, prompt, torch.tensor(1 / (FRAMES - 1)))
     scores = [float(answer["object_score"]) for answer in answers[1:]]
