@@ -19,7 +19,7 @@ MEDIA = Path(__file__).resolve().parent / "media"
 COFFEE, CAT = MEDIA / "coffee.jpg", MEDIA / "chelsea.jpg"
 
 FRAMES = 36
-BLUR = 16  # of the background, in pixels
+BLUR = 4  # of the background, in pixels
 CUP_SCALE = 0.5  # of its size in the photograph
 
 # The cup with its handle in `coffee.jpg`, clockwise from the left of the rim, in pixels.

@@ -82,6 +82,6 @@ def test_the_demo_shows_real_objects(
     _, steps = demo.run(model, tmp_path)
 
     _, cup, everything, tracked = steps
-    assert cup.figures["IoU"] >= 0.8
+    assert cup.figures["IoU"] >= 0.85
     assert int(re.findall(r"(\d+) masks stay", everything.sentence)[0]) >= 5
-    assert tracked.figures["IoU"] >= 0.6
+    assert tracked.figures["IoU"] >= 0.85

@@ -48,12 +48,12 @@ def test_an_object_is_followed_until_it_is_hidden(
 
     followed = np.mean([region_similarity(truth[n], found[n]) for n in before])
     copied = np.mean([region_similarity(truth[n], truth[0]) for n in before])
-    assert followed >= 0.65
+    assert followed >= 0.8
     assert followed >= copied + 0.2
 
 
 @needs_built_in
-@pytest.mark.xfail(strict=True, reason="the memory of samgraph-nano was trained for too few steps")
+@pytest.mark.xfail(strict=True, reason="samgraph-nano seldom finds again what was hidden")
 @pytest.mark.parametrize("prompt", ["mask", "click"])
 def test_an_object_is_kept_through_an_occlusion(
     model: samgraph.Model, tmp_path: Path, prompt: str

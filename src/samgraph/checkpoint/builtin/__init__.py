@@ -34,10 +34,10 @@ class BuiltIn:
 NANO = BuiltIn(
     name="samgraph-nano",
     file="samgraph-nano.safetensors",
-    sha256="978d53b8f0e16f507caaa003ae97dbf5a3d40d48c335d5f0e9e353c5b3890ce6",
+    sha256="c8f10ef99ae1a8ffaa9df2535eeb61b600a1463196ecaa766a877be2ea372ced",
     size_bytes=23672036,
     parameters=11_812_450,
-    quality={"box": 0.80, "1 click": 0.67, "5 clicks": 0.89, "J": 0.46},
+    quality={"box": 0.77, "1 click": 0.64, "5 clicks": 0.88, "J": 0.54},
 )
 ALIASES = ("samgraph-nano", "nano")
 
