@@ -233,7 +233,8 @@ class Scenes:
         smaller = self.uniform(math.log(0.2), math.log(0.6), B, 1, 1)
         place = self.uniform(-0.7, 0.7, B, 1, 2) * path[:, :, 2:3].exp()
         own = self.path(B, path.shape[1], (0.1, 0.1, 0.1, 0.1, 0.3))
-        return path + own + torch.cat([place, (smaller + 0 * place)[:, :, :1], 0 * place], 2)
+        rest = torch.cat([smaller, torch.zeros_like(smaller).expand(B, 1, 2)], 2)
+        return path + own + torch.cat([place, rest.expand(B, path.shape[1], 3)], 2)
 
     def crossing(self, path: torch.Tensor) -> torch.Tensor:
         """The path of something that passes before what is on `path` [B, T, 5]."""

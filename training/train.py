@@ -311,41 +311,24 @@ def video_step(room: Room, reel: Reel) -> None:
     room.run.learn(losses, image, target, known, pace, *prompt, *_questions(room, each=4))
 
 
-def _from_masks(
-    run: Run,
-    image: torch.Tensor,
-    target: torch.Tensor,
-    known: torch.Tensor,
-    pace: torch.Tensor,
-    *given: torch.Tensor,
-) -> Losses:
-    points, labels, multimask, *questions = given
-    nobody = torch.full_like(labels[:, :1], -1)
-    nowhere = torch.zeros_like(points[:, :1])
-    prompt = FirstPrompt(nowhere, nobody, multimask & False, target[:, 0])
-    return _video_losses(run, prompt, image, target, known, pace, *questions)
+def _from_masks(run: Run, *given: torch.Tensor) -> Losses:
+    return _video_losses(run, True, *given)
 
 
-def _from_points(
-    run: Run,
-    image: torch.Tensor,
-    target: torch.Tensor,
-    known: torch.Tensor,
-    pace: torch.Tensor,
-    *given: torch.Tensor,
-) -> Losses:
-    points, labels, multimask, *questions = given
-    prompt = FirstPrompt(points, labels, multimask)
-    return _video_losses(run, prompt, image, target, known, pace, *questions)
+def _from_points(run: Run, *given: torch.Tensor) -> Losses:
+    return _video_losses(run, False, *given)
 
 
 def _video_losses(
     run: Run,
-    prompt: FirstPrompt,
+    by_mask: bool,
     image: torch.Tensor,
     target: torch.Tensor,
     known: torch.Tensor,
     pace: torch.Tensor,
+    points: torch.Tensor,
+    labels: torch.Tensor,
+    multimask: torch.Tensor,
     *questions: torch.Tensor,
 ) -> Losses:
     B, T = image.shape[:2]
@@ -355,11 +338,15 @@ def _video_losses(
         {k: v.unflatten(0, (B, T))[:, t].repeat_interleave(N // B, 0) for k, v in found.items()}
         for t in range(T)
     ]
+    prompt = FirstPrompt(points, labels, multimask)
+    if by_mask:
+        nowhere, nobody = torch.zeros_like(points[:, :1]), torch.full_like(labels[:, :1], -1)
+        prompt = FirstPrompt(nowhere, nobody, multimask & False, target[:, 0])
     answers = follow(run.student, features, prompt, pace)
     area = target.flatten(2).mean(2)
     total = target.new_zeros(())
     for t, answer in enumerate(answers):
-        if t == 0 and prompt.masks is not None:
+        if t == 0 and by_mask:
             continue
         multi = prompt.multimask | (t > 0)
         present = area[:, t] > 0.0008
