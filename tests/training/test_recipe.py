@@ -21,6 +21,7 @@ from training import data, manifest, teacher, train  # noqa: E402
 from training.data import SIDE  # noqa: E402
 from training.export import STEEPER, export, read_exported  # noqa: E402
 from training.films import Real, Reel, between, cut_out  # noqa: E402
+from training.labelling import NEAR, Teacher, draw  # noqa: E402
 from training.losses import answer_loss, mask_loss, overlap  # noqa: E402
 from training.prompting import Prompter  # noqa: E402
 from training.scenes import MASK, Film, Scenes  # noqa: E402
@@ -147,6 +148,30 @@ def test_some_stay_away_for_half_of_a_long_clip() -> None:
     assert bool((there[:, 0] == 1).all())
     away = (14 - there.sum(1)).max()
     assert 5 <= float(away) <= 8
+
+
+def test_the_teacher_is_asked_at_its_own_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    blank = Teacher({}, "cpu")
+
+    def decode(given: dict[str, Any]) -> dict[str, Any]:
+        asked.update(given)
+        y = torch.arange(256.0).reshape(1, 1, 256, 1).expand(1, 4, 256, 256)
+        return {"masks": y, "ious": torch.ones(1, 4)}
+
+    monkeypatch.setattr(blank, "_decode", decode)
+    points = torch.tensor([[[-0.5, -0.5], [511.5, 127.5]]])
+    found = blank.decode(torch.zeros(1), points, torch.tensor([[2, 3]]))
+    assert asked["points"].tolist() == [[[-0.5, -0.5], [1023.5, 255.5]]]
+    assert asked["mask"].shape == (1, 1, 256, 256)
+    assert asked["has_mask"].tolist() == [False]
+    assert found["masks"].shape == (1, 4, MASK, MASK)
+    assert found["masks"][0, 0, :3, 0].tolist() == [0.5, 2.5, 4.5]
+
+    cover, _ = draw(blank, torch.zeros(1), [{"box": [32.0, 8.0, 64.0, 16.0]}], (256, 64))
+    ys, xs = (cover[0] > 0.5).nonzero().T
+    assert (int(xs.min()), int(xs.max())) == (16 - NEAR, 32 + NEAR - 1)
+    assert (int(ys.min()), int(ys.max())) == (16 - NEAR, 32 + NEAR - 1)
 
 
 def test_clicks_and_boxes_are_where_they_should_be() -> None:
