@@ -119,10 +119,29 @@ def test_things_in_front_cover_what_is_real_and_can_be_followed() -> None:
     assert float(lost.float().mean()) > 0.005
 
 
+def test_things_cross_the_path_of_what_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    crossed: list[Any] = []
+
+    def crossing(_: Scenes, path: Any) -> Any:
+        crossed.append(path)
+        return path
+
+    monkeypatch.setattr(Scenes, "presence", lambda _, B, T: torch.zeros(B, T))  # nothing in front
+    monkeypatch.setattr(Scenes, "crossing", crossing)
+    masks = torch.zeros(4, 1, 3, MASK, MASK, dtype=torch.uint8)
+    masks[..., 30:60, 50:100] = 255
+    images = torch.zeros(4, 3, 3, SIDE, SIDE, dtype=torch.uint8)
+    film = _scenes().refilmed(Film(images, masks, torch.ones(4, 1, 3, dtype=torch.bool)))
+    for clip, path in zip(film.masks[:, 0], crossed[0], strict=True):
+        for mask, pose in zip(clip, path, strict=True):
+            y, x = (mask > 127).nonzero().float().mean(0).tolist()
+            assert pose[:2].tolist() == pytest.approx([x / 64 - 1, y / 64 - 1], abs=0.03)
+
+
 def test_an_actor_is_cut_out_around_its_mask() -> None:
     images = torch.zeros(1, 2, 3, SIDE, SIDE, dtype=torch.uint8)
     masks = torch.zeros(1, 2, MASK, MASK, dtype=torch.uint8)
-    images[0, 0, 0, 40:200, 80:160], masks[0, 0, 10:50, 20:40] = 200, 255
+    images[0, 0, 0, 40:200, 320:400], masks[0, 0, 10:50, 80:100] = 200, 255
     images[0, 1, 0, 240:400, 240:400], masks[0, 1, 60:100, 60:100] = 200, 255
     actor = cut_out(images, masks).float()
     assert actor.shape == (1, 2, 4, data.CUT, data.CUT)
