@@ -66,7 +66,7 @@ def cut_out_cat(model: samgraph.Model, out: Path) -> Step:
 
 
 def cut_out_cup(model: samgraph.Model, out: Path) -> Step:
-    """A box and a click beside, measured against an outline drawn by hand."""
+    """A box, clicks on the cup and one beside it, measured against an outline drawn by hand."""
     start = time.perf_counter()
     image = model.image(COFFEE)
     points, labels = [*ON_CUP, SPOON], [1, 1, 1, 0]
@@ -212,12 +212,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), help="where to write")
     parser.add_argument("--readme", action="store_true", help="also the README's pictures")
     arguments = parser.parse_args()
+    try:
+        _show(arguments.out, readme=arguments.readme)
+    except OSError as error:
+        raise SystemExit(f"the demo cannot write to {arguments.out}: {error}") from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _show(out: Path, *, readme: bool) -> None:
     start = time.perf_counter()
     model = samgraph.load()
     print(f"{time.perf_counter() - start:6.1f} s  {model}", flush=True)
-    report, _ = run(model, arguments.out)
-    if arguments.readme:
-        for path in write_readme_pictures(arguments.out):
+    report, _ = run(model, out)
+    if readme:
+        for path in write_readme_pictures(out):
             print(f"wrote {path} ({path.stat().st_size // 1000} kB)")
     print(f"{time.perf_counter() - start:6.1f} s in all\n\nopen {report.resolve()}")
 

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from training.data import SIDE
-from training.scenes import MASK
+from training.scenes import MASK, bounds
 
 ABSENT = -2
 _SCALE = SIDE / MASK
@@ -49,18 +49,12 @@ class Prompter:
 
     def box(self, target: torch.Tensor, *, rough: float = 0.06) -> torch.Tensor:
         """Two corners around each mask [N, MASK, MASK]: [N, 2, 2]."""
-        inside = target > 0.5
-        across, down = inside.any(1), inside.any(2)
-        first = torch.stack([_first(across), _first(down)], 1)
-        last = MASK - torch.stack([_first(across.flip(1)), _first(down.flip(1))], 1)
-        corners = torch.stack([first, last], 1).float() * _SCALE
+        low, high = bounds(target > 0.5)
+        low, high = low.where(high > 0, 0), high.where(high > 0, MASK)  # all, round nothing
+        corners = torch.stack([low, high], 1).float() * _SCALE
         size = (corners[:, 1:] - corners[:, :1]).clamp(min=_SCALE)
         shake = torch.randn(corners.shape, generator=self.random, device=target.device)
         return (corners + (shake * rough).clamp(-0.15, 0.15) * size).clamp(0, SIDE) - 0.5
-
-
-def _first(line: torch.Tensor) -> torch.Tensor:
-    return line.float().argmax(1)
 
 
 def _largest(region: torch.Tensor) -> torch.Tensor:

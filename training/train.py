@@ -11,6 +11,7 @@ state is saved every half minute: a folder of files of at most 16 MB, complete o
 import argparse
 import json
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -377,8 +378,21 @@ def main() -> None:
     parser.add_argument("--eager", action="store_true", help="record nothing as CUDA graphs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    train(given.stage, given.data, given.state, small=given.small, start=given.start,
-          steps=given.steps, minutes=given.minutes, seed=given.seed, eager=given.eager)  # fmt: skip
+    try:
+        train(
+            given.stage,
+            given.data,
+            given.state,
+            small=given.small,
+            start=given.start,
+            steps=given.steps,
+            minutes=given.minutes,
+            seed=given.seed,
+            eager=given.eager,
+        )
+    except KeyboardInterrupt:
+        print(f"stopped; run it again to go on from {given.state}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(130) from None
 
 
 def train(

@@ -85,3 +85,14 @@ def test_the_demo_shows_real_objects(
     assert cup.figures["IoU"] >= 0.85
     assert int(re.findall(r"(\d+) masks stay", everything.sentence)[0]) >= 5
     assert tracked.figures["IoU"] >= 0.85
+
+
+def test_a_demo_that_cannot_write_says_so(
+    demo: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("sys.argv", ["demo.py", "--out", str(tmp_path / "file")])
+    monkeypatch.setattr(demo.samgraph, "load", lambda: None)
+
+    with pytest.raises(SystemExit, match=f"the demo cannot write to {tmp_path}/file: "):
+        demo.main()

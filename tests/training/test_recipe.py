@@ -203,6 +203,8 @@ def test_clicks_and_boxes_are_where_they_should_be() -> None:
         assert 40 <= y / 4 < 60
     corners = prompter.box(target, rough=0.0)[0].tolist()
     assert corners == [[79.5, 159.5], [319.5, 239.5]]
+    nothing = prompter.box(torch.zeros(1, MASK, MASK), rough=0.0)[0].tolist()
+    assert nothing == [[-0.5, -0.5], [511.5, 511.5]]
     too_much = torch.full((1, 1, MASK, MASK), -1.0)
     too_much[0, 0, 40:60, 20:128] = 1.0
     point, label = prompter.correction(too_much, target)
@@ -304,6 +306,21 @@ def test_every_stage_runs_and_goes_on_from_the_one_before(folder: Path, tmp_path
         assert not before or any((weights[name] != before[name]).any() for name in weights)
         assert all(np.isfinite(array).all() for array in weights.values())
         before = weights
+
+
+def test_an_interrupt_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "train", interrupted)
+    words = ["train", "video", "--data", str(tmp_path), "--state", str(tmp_path / "state")]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as ending:
+        train.main()
+    assert ending.value.code == 130
+    assert capsys.readouterr().err == f"stopped; run it again to go on from {tmp_path}/state\n"
 
 
 def test_what_is_exported_can_be_trained_on(tmp_path: Path) -> None:

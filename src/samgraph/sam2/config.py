@@ -36,9 +36,7 @@ class Sam2Config:
     decoder_depth: int = 2
     decoder_heads: int = 8
     decoder_feedforward: int = 2048
-    mask_blur: float = (
-        0.0  # of low-resolution masks, in their pixels; the released models have none
-    )
+    mask_blur: float = 0.0  # of low-resolution masks, in their pixels; none in released models
 
     # memory
     memory_channels: int = 64
