@@ -155,7 +155,7 @@ class Scenes:
     ) -> "Film":
         """A moving camera over pictures whose masks are known, with things that move in front."""
         B, T = len(pictures), frames
-        camera = self.path(B, T, (0.35, 0.35, 0.3, 0.08, 0.15))
+        camera = self.path(B, T, (0.35, 0.35, 0.3, 0.08, 0.15)) + 0.3 * self.leaps(B, T)
         base = _repeat(pictures.float() / 255, T)
         bend = self.bend(B, T, 0.04)
         theta = _theta(camera.flatten(0, 1))
@@ -172,7 +172,7 @@ class Scenes:
         B, T, K = len(film.images), film.images.shape[1], film.masks.shape[1]
         shift, rest = self.uniform(-0.3, 0.3, B, 1, 2), 0.1 * self.normal(B, 1, 2)
         still = torch.cat([shift, self.uniform(-0.2, 0.5, B, 1, 1), rest], 2)
-        camera = still + self.path(B, T, (0.2, 0.2, 0.15, 0.04, 0.08))
+        camera = still + self.path(B, T, (0.2, 0.2, 0.15, 0.04, 0.08)) + 0.3 * self.leaps(B, T)
         theta = _theta(camera.flatten(0, 1))
         flip = torch.where(self.uniform(0, 1, B) < 0.5, -1.0, 1.0).repeat_interleave(T)
         theta = theta * torch.stack([flip, torch.ones_like(flip)], 1)[:, :, None]
@@ -180,7 +180,7 @@ class Scenes:
         masks = film.masks.transpose(1, 2).flatten(0, 1).float() / 255
         seen = sample(masks, theta, MASK, outside="zeros")
         leader = _traced(seen[:, 0].reshape(B, T, MASK, MASK))
-        return self.acted(picture, seen, film.known, K, often=0.4, actors=actors, leader=leader)
+        return self.acted(picture, seen, film.known, K, often=0.5, actors=actors, leader=leader)
 
     def acted(
         self,
@@ -203,22 +203,20 @@ class Scenes:
         chosen = self.choose(len(self.objects), THINGS, B)
         twins = self.uniform(0, 1, B) < 0.2
         chosen[1] = torch.where(twins, chosen[0], chosen[1])
-        first = self.pose(B, small=False)[:, None] + self.path(B, T, _WANDER)
         for i in range(THINGS):
             cut = _repeat(self.tinted(self.objects[chosen[i]].float() / 255), T)
-            if i == 0:
-                moved = first
-                if actors is not None:
-                    plays = (self.uniform(0, 1, B) < 0.5).repeat_interleave(T)
-                    cut = torch.where(_wide(plays), actors.flatten(0, 1).float() / 255, cut)
-            else:
-                moved = self.pose(B, small=i == 2)[:, None] + self.path(B, T, _WANDER)
-                path = first if leader is None else leader
-                other = self.riding(path) if i == 1 else self.crossing(path)
-                chance = 0.25 if i == 1 else 0.35
-                moved = torch.where(_wide(self.uniform(0, 1, B) < chance, 2), other, moved)
+            if i == 0 and actors is not None:
+                plays = (self.uniform(0, 1, B) < 0.5).repeat_interleave(T)
+                cut = torch.where(_wide(plays), actors.flatten(0, 1).float() / 255, cut)
+            moved = self.pose(B, small=i == 2)[:, None] + self.path(B, T, _WANDER)
+            if leader is not None and i > 0:
+                other = self.riding(leader) if i == 1 else self.crossing(leader)
+                moved = torch.where(_wide(self.uniform(0, 1, B) < 0.35, 2), other, moved)
+            there = self.presence(B, T)
+            moved = self.returned(moved + self.leaps(B, T), there)
+            leader = moved if leader is None else leader
             layer = place(cut, moved.flatten(0, 1), bend=self.bend(B, T, 0.08), small=False)
-            there = self.presence(B, T) * (self.uniform(0, 1, B, 1) < often)
+            there = there * (self.uniform(0, 1, B, 1) < often)
             picture, masks = _paste(picture, masks, layer * _wide(there.flatten()))
         masks = masks.reshape(B, T, -1, MASK, MASK).transpose(1, 2)
         known = functional.pad(known, (0, 0, 0, THINGS), value=True)
@@ -237,11 +235,11 @@ class Scenes:
         return path + own + torch.cat([place, rest.expand(B, path.shape[1], 3)], 2)
 
     def crossing(self, path: torch.Tensor) -> torch.Tensor:
-        """The path of something that passes before what is on `path` [B, T, 5]."""
+        """The path of something that passes or stands before what is on `path` [B, T, 5]."""
         B, T, _ = path.shape
         when = self.choose(T, B, 1) + 0.0
         met = path[torch.arange(B, device=self.device), when[:, 0].long()][:, None, :2]
-        turn, speed = self.uniform(0, 6.28, B), self.uniform(0.05, 0.5, B)
+        turn, speed = self.uniform(0, 6.28, B), self.uniform(-0.15, 0.5, B).clamp(min=0)
         step = torch.stack([turn.cos(), turn.sin()], 1) * speed[:, None]
         time = torch.arange(T, device=self.device) - when
         size = self.uniform(math.log(0.25), math.log(0.9), B, 1, 1)
@@ -265,20 +263,37 @@ class Scenes:
         field = size * self.uniform(0, 1, B, 1, 1, 1, 1) * torch.sin(phase + pace * time)
         return functional.interpolate(field.flatten(0, 1), 16, mode="bicubic")
 
+    def leaps(self, B: int, T: int) -> torch.Tensor:
+        """Fast swings of some things, often by more than their size in a frame: [B, T, 5]."""
+        time = torch.arange(T, device=self.device)[None, :, None]
+        phase, pace = self.uniform(0, 6.28, B, 1, 2), self.uniform(0.7, 3, B, 1, 2)
+        size = self.uniform(0.1, 0.7, B, 1, 1) * (self.uniform(0, 1, B, 1, 1) < 0.3)
+        return functional.pad(size * torch.sin(phase + pace * time), (0, 3))
+
     def presence(self, B: int, T: int) -> torch.Tensor:
-        """1 where a thing is there; some are away for a while: [B, T]."""
+        """1 where a thing is there; some are away for a while, few of them for good: [B, T]."""
         time = torch.arange(T, device=self.device)
-        gone = self.choose(max(2, T), B, 1) + 1
-        back = gone + 1 + self.choose(max(3, T // 2), B, 1)
-        leaves = self.uniform(0, 1, B, 1) < 0.2
+        gone = self.choose(max(1, T - 2), B, 1) + 1
+        back = gone + 1 + self.choose(max(1, T // 2), B, 1)
+        for_good = self.uniform(0, 1, B, 1) < 0.2
+        back = torch.where(for_good, back, back.clamp(max=T - 1))
+        leaves = self.uniform(0, 1, B, 1) < 0.35
         return 1.0 - ((time >= gone) & (time < back) & leaves).float()
+
+    def returned(self, path: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+        """A path [B, T, 5] that goes on elsewhere after an absence, in half of the clips."""
+        B = len(path)
+        after = (there > 0) & (there.cummin(1).values < 1)
+        met = path[torch.arange(B, device=self.device), after.float().argmax(1), :2]
+        shift = (self.uniform(-0.8, 0.8, B, 2) - met) * (self.uniform(0, 1, B, 1) < 0.5)
+        return path + functional.pad(after[:, :, None] * shift[:, None], (0, 3))
 
     def targets(self, known: torch.Tensor, count: int) -> torch.Tensor:
         """Which masks to follow: those that can be seen well at the start, pasted ones first."""
         seen = known[:, :, 0].mean((2, 3))
-        fits = (seen > 0.004) & (seen < 0.6)
+        fits = (seen > 0.002) & (seen < 0.6)
         last = torch.arange(known.shape[1], device=self.device) >= known.shape[1] - THINGS
-        order = self.uniform(0, 1, *seen.shape) + 0.3 * last + 2.0 * fits
+        order = self.uniform(0, 1, *seen.shape) + 0.15 * last + 2.0 * fits
         return order.topk(count, 1).indices
 
 

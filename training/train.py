@@ -84,8 +84,8 @@ STAGES = {
         every=8,
         clips=(
             Clip(batch=16, frames=4, objects=2),
-            *2 * [Clip(batch=8, frames=8, objects=3)],
-            Clip(batch=5, frames=14, objects=3),
+            *3 * [Clip(batch=8, frames=8, objects=3)],
+            *2 * [Clip(batch=5, frames=14, objects=3)],
         ),
     ),
 }
@@ -335,8 +335,9 @@ def _video_losses(
     B, T = image.shape[:2]
     N = len(target)
     found = run.student.encode(image.flatten(0, 1))
+    frames = {key: value.unflatten(0, (B, T)).unbind(1) for key, value in found.items()}
     features = [
-        {k: v.unflatten(0, (B, T))[:, t].repeat_interleave(N // B, 0) for k, v in found.items()}
+        {key: each[t].repeat_interleave(N // B, 0) for key, each in frames.items()}
         for t in range(T)
     ]
     prompt = FirstPrompt(points, labels, multimask)
@@ -347,8 +348,6 @@ def _video_losses(
     area = target.flatten(2).mean(2)
     total = target.new_zeros(())
     for t, answer in enumerate(answers):
-        if t == 0 and by_mask:
-            continue
         multi = prompt.multimask | (t > 0)
         present = area[:, t] > 0.0008
         counts = known[:, t] & (area[:, 0] > 0.002)
