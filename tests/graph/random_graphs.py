@@ -190,11 +190,39 @@ def _pointwise(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
     return ops.sin(ops.transpose(image, 0, 2, 3, 1).reshape(*x.shape[:-1], 8))
 
 
+def _residual(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
+    """A linear map, perhaps scaled, added to what it reads; then one that narrows or widens."""
+    if number(draw, 0, 2) == 0:
+        return _residual_image(draw, builder, x)
+    C = _width(x)
+    bias = _weight(builder, C, dtype=x.dtype) if flag(draw) else None
+    y = ops.linear(ops.sin(x), _weight(builder, C, C, dtype=x.dtype), bias)
+    if flag(draw):
+        scale = _weight(builder, C, dtype=x.dtype)
+        y = y * scale if flag(draw) else scale * y
+    total = x + y if flag(draw) else y + x
+    out = pick(draw, (2, 4, 12))
+    late = _weight(builder, out, dtype=x.dtype) if flag(draw) else None
+    y = ops.linear(total, _weight(builder, out, C, dtype=x.dtype), late)
+    return y + ops.reduce(total, (-1,), how="max", keep=True) if flag(draw) else ops.sin(y)
+
+
+def _residual_image(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
+    """The same with images: the term has its channels last, the sum has them second."""
+    C = _width(x)
+    cells = x.reshape(-1, 1, 1, C)
+    term = ops.linear(ops.sin(cells), _weight(builder, C, C, dtype=x.dtype))
+    total = ops.sin(ops.transpose(cells, 0, 3, 1, 2)) + ops.transpose(term, 0, 3, 1, 2)
+    bias = _weight(builder, 2, dtype=x.dtype) if flag(draw) else None
+    image = ops.conv2d(total, _weight(builder, 2, C, 1, 1, dtype=x.dtype), bias)
+    return ops.sin(ops.transpose(image, 0, 2, 3, 1).reshape(*x.shape[:-1], 2))
+
+
 STEPS: tuple[Step, ...] = (
     _through_the_middle,
     _pointwise,
     _activation, _linear, _projections, _norm, _softmax, _arithmetic, _constants, _movement, _cut,
-    _grow, _compare, _reduce, _best, _twice, _attention, _narrow_value,
+    _grow, _compare, _reduce, _best, _twice, _attention, _narrow_value, _residual,
 )  # fmt: skip
 
 

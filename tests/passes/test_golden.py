@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from samgraph import ops
-from samgraph.graph import Builder, Graph, Tensor, parse_graph, print_graph
+from samgraph.graph import Builder, Graph, Tensor, TensorType, parse_graph, print_graph
 from samgraph.passes import PASSES, optimise
 
 Golden = Callable[[str, str], None]
@@ -79,6 +79,87 @@ def pointwise_to_linear_in_a_row() -> Graph:
     y = ops.conv2d(ops.transpose(x, 0, 3, 1, 2), wide, builder.param("bias", "f32[32]"))
     other = ops.conv2d(y, builder.param("kernel", "f32[2,32,3,3]"))
     return builder.finish(y=ops.conv2d(y, narrow), z=other)
+
+
+@case("absorb_scale")
+def absorb_scale_on_either_side() -> Graph:
+    builder = Builder("scaled")
+    x = builder.input("x", "f32[M,8]")
+    w, b, scale = (builder.param(*p) for p in (("w", "f32[4,8]"), ("b", "f32[4]"), ("s", "f32[4]")))
+    fixed = builder.constant(np.arange(4), "f32")
+    return builder.finish(y=ops.linear(x, w, b) * scale, z=fixed * ops.linear(x, w))
+
+
+@case("absorb_scale")
+def absorb_scale_leaves_other_scales_and_second_readers() -> Graph:
+    builder = Builder("unscaled")
+    x, given = builder.input("x", "f32[4,8]"), builder.input("given", "f32[4]")
+    w, scale = builder.param("w", "f32[4,8]"), builder.param("scale", "f32[4]")
+    twice, output = ops.linear(x, w), ops.linear(x, w)
+    return builder.finish(
+        not_fixed=ops.linear(x, w) * given,
+        a_row_each=ops.linear(x, w) * builder.param("rows", "f32[4,1]"),
+        read_twice=twice * scale + twice,
+        output=output,
+        scaled=output * scale,
+        after_an_activation=ops.relu(ops.linear(x, w)) * scale,
+    )
+
+
+def _residual(builder: Builder, x: Tensor, name: str, width: int) -> Tensor:
+    """x + linear(hidden), the end of a block; what is hidden comes from outside."""
+    hidden = builder.input(f"hidden_{name}", TensorType((*x.shape[:-1], 32)))
+    weight = builder.param(f"{name}.weight", TensorType((width, 32)))
+    return x + ops.linear(hidden, weight, builder.param(f"{name}.bias", TensorType((width,))))
+
+
+@case("project_sums")
+def project_sums_of_a_residual_block() -> Graph:
+    builder = Builder("residual")
+    x = builder.input("x", "f32[M,8]")
+    weight, bias = builder.param("weight", "f32[2,8]"), builder.param("bias", "f32[2]")
+    return builder.finish(y=ops.linear(_residual(builder, x, "block", 8), weight, bias))
+
+
+@case("project_sums")
+def project_sums_under_a_pointwise_convolution() -> Graph:
+    builder = Builder("image")
+    x, hidden = builder.input("x", "f32[N,8,4,4]"), builder.input("hidden", "f32[N,4,4,32]")
+    term = ops.transpose(ops.linear(hidden, builder.param("w1", "f32[8,32]")), 0, 3, 1, 2)
+    weight, bias = builder.param("w2", "f32[2,8,1,1]"), builder.param("b2", "f32[2]")
+    return builder.finish(y=ops.conv2d(term + x, weight, bias))
+
+
+@case("project_sums")
+def project_sums_leaves_wide_maps_and_second_readers() -> Graph:
+    builder = Builder("no_gain")
+    x = builder.input("x", "f32[M,8]")
+    narrow, same = builder.param("narrow", "f32[2,8]"), builder.param("same", "f32[8,8]")
+    total, term = _residual(builder, x, "output", 8), ops.linear(x, same)
+    row = ops.linear(builder.input("row", "f32[1,8]"), same)
+    return builder.finish(
+        does_not_narrow=ops.linear(_residual(builder, x, "wide", 8), same),
+        output=total,
+        projected=ops.linear(total, narrow),
+        term_read_twice=ops.linear(x + term, narrow) + ops.reduce(term, (1,), how="max", keep=True),
+        broadcast=ops.linear(x + row, narrow),
+        after_an_activation=ops.linear(x + ops.gelu(ops.linear(x, same)), narrow),
+    )
+
+
+@case("project_sums")
+def project_sums_leaves_other_axes_and_kernels() -> Graph:
+    builder = Builder("axes")
+    x, hidden = builder.input("x", "f32[N,8,4,4]"), builder.input("hidden", "f32[N,4,4,32]")
+    w1, w2 = builder.param("w1", "f32[8,32]"), builder.param("w2", "f32[2,8,1,1]")
+    turned, term = ops.transpose(ops.linear(hidden, w1), 0, 3, 2, 1), ops.linear(hidden, w1)
+    last = ops.linear(builder.input("last", "f32[N,8,4,32]"), builder.param("w3", "f32[4,32]"))
+    kernel = builder.param("kernel", "f32[2,8,3,3]")
+    return builder.finish(
+        turned=ops.conv2d(x + turned, w2),
+        not_turned=ops.conv2d(x + last, w2),
+        larger_kernel=ops.conv2d(x + ops.transpose(term, 0, 3, 1, 2), kernel),
+    )
 
 
 @case("merge_linears")

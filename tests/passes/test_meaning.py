@@ -27,6 +27,8 @@ ALGEBRAIC = {
     "merge_projections",
     "merge_linears",
     "pointwise_to_linear",
+    "absorb_scale",
+    "project_sums",
 }
 SIZES = ({"B": 2, "M": 5}, {"B": 1, "M": 1})
 

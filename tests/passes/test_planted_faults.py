@@ -81,6 +81,10 @@ def _one_head(rewriter: Rewriter, node: Node) -> Value | None:
     return _emit(rewriter, node, *node.inputs, heads=1) if node.attributes["heads"] != 1 else None
 
 
+def _forget_product_with_bias(_: Rewriter, node: Node) -> Value | None:
+    return node.inputs[0] if node.result.type.rank == 1 else None
+
+
 def merge_without_looking(graph: Graph) -> Graph:
     """Duplicates are found by op and inputs; attributes are forgotten."""
     rewriter = Rewriter(graph)
@@ -117,6 +121,18 @@ IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
         _spoiling("absorb_value_projection", "linear", _bias_as_it_was),
         ALGEBRAIC_PASS,
     ),
+    "bias of a projected term forgotten": (
+        _spoiling("project_sums", "linear", _forget_bias),
+        ALGEBRAIC_PASS,
+    ),
+    "bias of a projected term not projected": (
+        _spoiling("project_sums", "linear", _bias_as_it_was),
+        ALGEBRAIC_PASS,
+    ),
+    "bias not scaled": (
+        _spoiling("absorb_scale", "mul", _forget_product_with_bias),
+        ALGEBRAIC_PASS,
+    ),
     "fused attention without mask": (
         _spoiling("fuse_attention", "attention", _forget_mask),
         ALGEBRAIC_PASS,
@@ -151,7 +167,7 @@ def test_a_fault_in_a_pass_is_seen(name: str) -> None:
     faulty, limit = IN_PASSES[name]
     worst = [0.0]
 
-    @settings(max_examples=80, phases=[Phase.generate])
+    @settings(max_examples=300, phases=[Phase.generate])
     @given(graphs(dtype="f64", least=4))
     def check(graph: Graph) -> None:
         try:

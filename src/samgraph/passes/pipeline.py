@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from samgraph.errors import GraphError, OptionError, SamgraphError
 from samgraph.graph.graph import Graph
 from samgraph.graph.verifier import verify
+from samgraph.passes.absorb_scale import absorb_scale
 from samgraph.passes.absorb_value_projection import absorb_value_projection
 from samgraph.passes.drop_unused import drop_unused
 from samgraph.passes.fold_constants import fold_constants
@@ -14,6 +15,7 @@ from samgraph.passes.merge_duplicates import merge_duplicates
 from samgraph.passes.merge_linears import merge_linears
 from samgraph.passes.merge_projections import merge_projections
 from samgraph.passes.pointwise_to_linear import pointwise_to_linear
+from samgraph.passes.project_sums import project_sums
 from samgraph.passes.simplify_movement import simplify_movement
 
 Pass = Callable[[Graph], Graph]
@@ -27,6 +29,8 @@ PASSES: dict[str, Pass] = {
         merge_duplicates,
         pointwise_to_linear,
         simplify_movement,
+        absorb_scale,
+        project_sums,
         merge_linears,
         fuse_attention,
         absorb_value_projection,

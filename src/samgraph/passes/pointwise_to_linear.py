@@ -11,7 +11,7 @@ The transposition moves behind it, where the next convolution or transposition c
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
-_CHANNELS_SECOND = (0, 3, 1, 2)
+CHANNELS_SECOND = (0, 3, 1, 2)
 
 
 def pointwise_to_linear(graph: Graph) -> Graph:
@@ -20,15 +20,16 @@ def pointwise_to_linear(graph: Graph) -> Graph:
         return graph
     rewriter = Rewriter(graph)
     for node in graph:
-        moved = rewriter.maker(rewriter.new(node.inputs[0])) if _is_pointwise(node) else None
-        if moved is None or moved.op != "transpose" or moved.attributes["axes"] != _CHANNELS_SECOND:
+        moved = rewriter.maker(rewriter.new(node.inputs[0])) if is_pointwise(node) else None
+        if moved is None or moved.op != "transpose" or moved.attributes["axes"] != CHANNELS_SECOND:
             rewriter.keep(node)
             continue
         rewriter.replace(node.result, _linear(rewriter, node, moved.inputs[0]))
     return rewriter.finish()
 
 
-def _is_pointwise(node: Node) -> bool:
+def is_pointwise(node: Node) -> bool:
+    """Whether a node is a plain 1 x 1 convolution."""
     if node.op != "conv2d" or node.inputs[1].type.shape[2:] != (1, 1):
         return False
     plain = {"stride": (1, 1), "padding": (0, 0), "groups": 1}
@@ -39,4 +40,4 @@ def _linear(rewriter: Rewriter, node: Node, x: Value) -> Value:
     weight, *bias = (rewriter.new(value) for value in node.inputs[1:])
     flat = rewriter.emit("reshape", weight, shape=weight.type.shape[:2])
     y = rewriter.emit("linear", x, flat, *bias, exact=node.exact)
-    return rewriter.emit("transpose", y, exact=node.exact, axes=_CHANNELS_SECOND)
+    return rewriter.emit("transpose", y, exact=node.exact, axes=CHANNELS_SECOND)
