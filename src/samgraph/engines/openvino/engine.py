@@ -13,6 +13,7 @@ from openvino import opset15
 from samgraph.engines.decompositions import axial_rope, layer_norm_2d, resize_by_weights
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
 from samgraph.engines.openvino.masks import make_masks
+from samgraph.engines.openvino.narrow_norms import widen_norms
 from samgraph.engines.openvino.program import (
     OpenVinoProgram,
     Plan,
@@ -59,6 +60,7 @@ class OpenVinoEngine:
         """Build a model for each segment and compile it."""
         before = _resident()
         if options.precision == "fp32":
+            graph = widen_norms(graph)
             segments = [whole(graph)]
         else:
             graph = make_masks(graph)
