@@ -48,17 +48,17 @@ def test_an_object_is_followed_until_it_is_hidden(
 
     followed = np.mean([region_similarity(truth[n], found[n]) for n in before])
     copied = np.mean([region_similarity(truth[n], truth[0]) for n in before])
-    assert followed >= 0.8
+    assert followed >= GOOD
     assert followed >= copied + 0.2
 
 
 @needs_built_in
-@pytest.mark.xfail(strict=True, reason="samgraph-nano seldom finds again what was hidden")
 @pytest.mark.parametrize("prompt", ["mask", "click"])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_an_object_is_kept_through_an_occlusion(
-    model: samgraph.Model, tmp_path: Path, prompt: str
+    model: samgraph.Model, tmp_path: Path, prompt: str, seed: int
 ) -> None:
-    pictures, truth = drawn(0)
+    pictures, truth = drawn(seed)
     save(pictures, tmp_path / "frames")
     y, x = np.argwhere(truth[0]).mean(0)
 
@@ -71,7 +71,8 @@ def test_an_object_is_kept_through_an_occlusion(
 
     before, hidden, after = spans([int(mask.sum()) for mask in truth])
     overlap = [region_similarity(*pair) for pair in zip(truth, found, strict=True)]
-    whole = [n for n in after if truth[n].sum() > 0.9 * truth[0].sum()]
-    assert np.mean([overlap[n] for n in before]) >= GOOD
+    whole = {n for n, mask in enumerate(truth) if mask.sum() > 0.9 * truth[0].sum()}
+    assert np.mean([overlap[n] for n in whole.intersection(before)]) >= GOOD
     assert np.mean([found[n].sum() for n in hidden]) <= 0.2 * truth[0].sum()
-    assert np.mean([overlap[n] for n in whole]) >= GOOD
+    assert np.mean([overlap[n] for n in whole.intersection(after)]) >= GOOD
+    assert np.mean([overlap[n] for n in (*before, *after)]) >= 0.75  # slivers too

@@ -34,7 +34,7 @@ class BuiltIn:
 NANO = BuiltIn(
     name="samgraph-nano",
     file="samgraph-nano.safetensors",
-    sha256="c8f10ef99ae1a8ffaa9df2535eeb61b600a1463196ecaa766a877be2ea372ced",
+    sha256="00c536b8613c89e339e41020bf28547ccf037b7698bf960cadeffc72e96ece4a",
     size_bytes=23672036,
     parameters=11_812_450,
     quality={"box": 0.77, "1 click": 0.64, "5 clicks": 0.88, "J": 0.54},
