@@ -24,8 +24,8 @@ from samgraph.predict.evaluation import box_of, region_similarity
 from samgraph.predict.result import Result
 
 CAT_CLICK = (210, 150)
-CUP_BOX, SPOON = (168, 12, 412, 310), (365, 285)
-ON_CUP = [(290, 240), (225, 275), (355, 200)]
+CUP_BOX, SAUCER = (168, 12, 412, 310), (430, 250)
+ON_CUP = [(290, 240), (225, 275), (215, 190)]
 # The built-in model is less sure of itself than the limits for Meta's models expect.
 SURE, STEADY = 0.7, 0.85
 HOLES, SPECKS, RADIUS = 2000, 500, 4  # what is cleaned up in masks, in pixels
@@ -69,20 +69,20 @@ def cut_out_cup(model: samgraph.Model, out: Path) -> Step:
     """A box, clicks on the cup and one beside it, measured against an outline drawn by hand."""
     start = time.perf_counter()
     image = model.image(COFFEE)
-    points, labels = [*ON_CUP, SPOON], [1, 1, 1, 0]
+    points, labels = [*ON_CUP, SAUCER], [1, 1, 1, 0]
     result = cleaned(image.predict(box=CUP_BOX, points=points, labels=labels, multimask=False))
     result.save(out / "cup.png", "cutout")
     seconds = time.perf_counter() - start
     shown = draw_points(draw_boxes(result.overlay(), [CUP_BOX], [2]), points, labels)
     return Step(
         "A box and green dots say what is meant, a red dot what is not",
-        "The box is around the cup, the dots on the cup and on the spoon. Compared with an outline "
+        "The box is around the cup, the dots on the cup and on its saucer. Compared with an outline "
         "drawn by hand, the mask has",
         (_pair(shown, cutout(image.pixels, result.mask), out / "cut-cup.jpg", "prompt and mask"),),
         f"samgraph segment docs/media/{COFFEE.name} --box {_commas(CUP_BOX)} \\\n"
         f"    --fill-holes {HOLES} --drop-specks {SPECKS} --smooth {RADIUS} \\\n"
         f"    {' '.join(f'--point {_commas(point)}' for point in ON_CUP)} \\\n"
-        f"    --negative {_commas(SPOON)} --format cutout -o cup.png",
+        f"    --negative {_commas(SAUCER)} --format cutout -o cup.png",
         f'image = model.image("docs/media/{COFFEE.name}")\n'
         f"result = image.predict(box={CUP_BOX}, points={points},\n"
         f"                       labels={labels}, multimask=False)\n"

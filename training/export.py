@@ -4,7 +4,8 @@
 
 Mask logits are made steeper on the way out. The student's are shallower than SAM's at an edge, and
 SAM's limits of stability, which compare masks at thresholds of -1 and 1, would turn down good masks
-("everything" found 0 of 15 drawn shapes; 10 with this). The masks themselves do not change.
+("everything" found 0 of 15 drawn shapes; 10 with this). The masks themselves do not change, but
+what the memory is made of does (J from masks 0.558, 0.571 and 0.572 at 1.5, 2.5 and 5 times).
 """
 
 import argparse

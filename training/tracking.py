@@ -1,5 +1,7 @@
 """A clip followed from its first frame, as the tracker does it: decode, remember, recall.
 
+Masks are remembered as they will be served, with steeper logits (`export.py`).
+
 Shapes: N objects, T frames.
 """
 
@@ -10,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from training.data import SIDE
+from training.export import STEEPER
 from training.student import Student, Tensors
 
 
@@ -76,7 +79,7 @@ def follow(
                 multimask=torch.ones(N, dtype=torch.bool, device=device),
                 no_memory=False,
             )
-            mask = answer["best_mask"]
+            mask = STEEPER * answer["best_mask"]
         answers.append(answer)
         if t == len(features) - 1:
             break

@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
 
 import samgraph  # noqa: E402
-from samgraph import checkpoint  # noqa: E402
 from samgraph.checkpoint.builtin import built_in_path  # noqa: E402
 from samgraph.predict.tracker import Tracker  # noqa: E402
 from samgraph.sam2.config import NANO  # noqa: E402
 from tests.e2e.scenes import clip  # noqa: E402
+from training.export import STEEPER, read_exported  # noqa: E402
 from training.scenes import normalised  # noqa: E402
 from training.student import Student  # noqa: E402
 from training.tracking import FirstPrompt, follow  # noqa: E402
@@ -30,9 +30,7 @@ def _pictures() -> list[Any]:
 
 
 def _trained(pictures: list[Any]) -> tuple[list[Any], list[float]]:
-    tensors = checkpoint.read(built_in_path()).tensors
-    weights = {name: np.asarray(array, np.float32) for name, array in tensors.items()}
-    student = Student(NANO, weights, "cpu")
+    student = Student(NANO, read_exported(built_in_path()), "cpu")
     with torch.no_grad():
         images = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255
         found = student.encode(normalised(images))
@@ -42,7 +40,7 @@ def _trained(pictures: list[Any]) -> tuple[list[Any], list[float]]:
         )
         answers = follow(student, features, prompt, torch.tensor(1 / (FRAMES - 1)))
     scores = [float(answer["object_score"]) for answer in answers[1:]]
-    return [answer["best_mask"][0, 0].numpy() for answer in answers[1:]], scores
+    return [STEEPER * answer["best_mask"][0, 0].numpy() for answer in answers[1:]], scores
 
 
 def test_training_follows_as_the_tracker_does(

@@ -37,7 +37,7 @@ NANO = BuiltIn(
     sha256="00c536b8613c89e339e41020bf28547ccf037b7698bf960cadeffc72e96ece4a",
     size_bytes=23672036,
     parameters=11_812_450,
-    quality={"box": 0.77, "1 click": 0.64, "5 clicks": 0.88, "J": 0.54},
+    quality={"box": 0.78, "1 click": 0.64, "5 clicks": 0.88, "J": 0.57},
 )
 ALIASES = ("samgraph-nano", "nano")
 
