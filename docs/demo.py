@@ -76,8 +76,8 @@ def cut_out_cup(model: samgraph.Model, out: Path) -> Step:
     shown = draw_points(draw_boxes(result.overlay(), [CUP_BOX], [2]), points, labels)
     return Step(
         "A box and green dots say what is meant, a red dot what is not",
-        "The box is around the cup, the dots on it and on its saucer. Compared with an outline drawn "
-        "by hand, the mask has",
+        "The box is around the cup, the dots on it and on its saucer. Compared with an outline "
+        "drawn by hand, the mask has",
         (_pair(shown, cutout(image.pixels, result.mask), out / "cut-cup.jpg", "prompt and mask"),),
         f"samgraph segment docs/media/{COFFEE.name} --box {_commas(CUP_BOX)} \\\n"
         f"    --fill-holes {HOLES} --drop-specks {SPECKS} --smooth {RADIUS} \\\n"
