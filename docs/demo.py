@@ -7,6 +7,8 @@ Needs no network. Writes pictures and `demo/index.html` into FOLDER (`out` if no
 """
 
 import argparse
+import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -214,6 +216,8 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         _show(arguments.out, readme=arguments.readme)
+    except BrokenPipeError:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         raise SystemExit(f"the demo cannot write to {arguments.out}: {error}") from None
     except KeyboardInterrupt:

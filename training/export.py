@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from samgraph import checkpoint
-from samgraph.errors import CheckpointError
+from samgraph.errors import CheckpointError, SamgraphError
 from samgraph.graph import Array
 from samgraph.sam2.config import NANO
 from samgraph.sam2.graphs import weight_shapes
@@ -61,4 +61,7 @@ if __name__ == "__main__":
     parser.add_argument("state", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
-    export(given.state, given.out)
+    try:
+        export(given.state, given.out)
+    except SamgraphError as error:
+        raise SystemExit(str(error)) from None

@@ -377,6 +377,8 @@ def main() -> None:
     parser.add_argument("--eager", action="store_true", help="record nothing as CUDA graphs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    if not given.minutes > 0 or (given.steps is not None and given.steps < 1):
+        parser.error("--minutes and --steps must be more than 0")
     try:
         train(
             given.stage,

@@ -1,5 +1,6 @@
 """The demo of `docs/demo.py`: its report is complete, and its commands are true."""
 
+import os
 import re
 import shlex
 from html import unescape
@@ -96,3 +97,17 @@ def test_a_demo_that_cannot_write_says_so(
 
     with pytest.raises(SystemExit, match=f"the demo cannot write to {tmp_path}/file: "):
         demo.main()
+
+
+def test_a_demo_whose_reader_leaves_ends_quietly(
+    demo: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr("sys.argv", ["demo.py", "--out", str(tmp_path)])
+    monkeypatch.setattr(demo.samgraph, "load", lambda: None)
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        demo.main()
+
+    assert not list(tmp_path.iterdir())

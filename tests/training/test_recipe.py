@@ -371,6 +371,19 @@ def test_an_interrupt_says_how_to_go_on(
     assert capsys.readouterr().err == f"stopped; run it again to go on from {tmp_path}/state\n"
 
 
+@pytest.mark.parametrize("wrong", ["--minutes=0", "--minutes=-3", "--minutes=nan", "--steps=0"])
+def test_no_time_or_no_steps_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, wrong: str
+) -> None:
+    words = ["train", "video", "--data", str(tmp_path), "--state", str(tmp_path / "state"), wrong]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as ending:
+        train.main()
+    assert ending.value.code == 2
+    assert "--minutes and --steps must be more than 0" in capsys.readouterr().err
+    assert not (tmp_path / "state").exists()
+
+
 def test_what_is_exported_can_be_trained_on(tmp_path: Path) -> None:
     shapes = weight_shapes(NANO)
     weights = {name: np.full(shape, 0.25, np.float32) for name, shape in shapes.items()}

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from openvino import Type, opset15
 
-from samgraph.engines.openvino.plain_products import unchanged
 from samgraph.engines.openvino.symbols import SymbolTable
 from samgraph.graph.dims import Dim, Expr, product
 from samgraph.graph.graph import Literal, Node
@@ -51,8 +50,8 @@ def _linear(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     y = opset15.matmul(x, weight, False, True)
     if bias:
         y = opset15.add(y, bias[0])
-    activation = str(node.attributes.get("activation", "none"))
-    return _ACTIVATION[activation](y)
+    activation = node.attributes.get("activation", "none")
+    return y if activation == "none" else _ACTIVATION[str(activation)](y)
 
 
 def _conv2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
@@ -328,7 +327,6 @@ def _known(dim: Dim) -> int:
 
 
 _ACTIVATION: dict[str, Callable[[Output], Output]] = {
-    "none": unchanged,
     "relu": opset15.relu,
     "gelu": lambda x: opset15.gelu(x, "erf"),
     "sigmoid": opset15.sigmoid,
