@@ -19,7 +19,8 @@ from training.data import CUT, SIDE, Photos
 MASK = SIDE // 4
 TILES, PASTED = 4, 4
 PLAIN = 0.08  # pictures that begin as nothing but a texture
-THINGS = 3  # that move in front, in a clip
+THINGS = 4  # that move in front, in a clip; the last two are small
+LEAP = (0.3, 0.3, 0.6, 0.6)  # how often each of them does
 
 
 class Scenes:
@@ -155,14 +156,14 @@ class Scenes:
     ) -> "Film":
         """A moving camera over pictures whose masks are known, with things that move in front."""
         B, T = len(pictures), frames
-        camera = self.path(B, T, (0.35, 0.35, 0.3, 0.08, 0.15)) + 0.3 * self.leaps(B, T)
+        camera = self.path(B, T, (0.35, 0.35, 0.3, 0.08, 0.15)) + 0.3 * self.leaps(B, T, 0.3)
         base = _repeat(pictures.float() / 255, T)
         bend = self.bend(B, T, 0.04)
         theta = _theta(camera.flatten(0, 1))
         picture = sample(base, theta, SIDE, bend)
         seen = sample(_repeat(masks.float() / 255, T), theta, MASK, bend, outside="zeros")
         known = torch.ones(B, masks.shape[1], T, dtype=torch.bool, device=self.device)
-        return self.acted(picture, seen, known, objects, often=1.0, actors=actors)
+        return self.acted(picture, seen, known, objects, often=1.0, first=0.3, actors=actors)
 
     def refilmed(self, film: "Film", actors: torch.Tensor | None = None) -> "Film":
         """The same clips through a camera that turns, moves and zooms, some mirrored.
@@ -172,7 +173,8 @@ class Scenes:
         B, T, K = len(film.images), film.images.shape[1], film.masks.shape[1]
         shift, rest = self.uniform(-0.3, 0.3, B, 1, 2), 0.1 * self.normal(B, 1, 2)
         still = torch.cat([shift, self.uniform(-0.2, 0.5, B, 1, 1), rest], 2)
-        camera = still + self.path(B, T, (0.2, 0.2, 0.15, 0.04, 0.08)) + 0.3 * self.leaps(B, T)
+        camera = still + self.path(B, T, (0.2, 0.2, 0.15, 0.04, 0.08))
+        camera = camera + 0.3 * self.leaps(B, T, 0.3)
         theta = _theta(camera.flatten(0, 1))
         flip = torch.where(self.uniform(0, 1, B) < 0.5, -1.0, 1.0).repeat_interleave(T)
         theta = theta * torch.stack([flip, torch.ones_like(flip)], 1)[:, :, None]
@@ -180,7 +182,9 @@ class Scenes:
         masks = film.masks.transpose(1, 2).flatten(0, 1).float() / 255
         seen = sample(masks, theta, MASK, outside="zeros")
         leader = _traced(seen[:, 0].reshape(B, T, MASK, MASK))
-        return self.acted(picture, seen, film.known, K, often=0.5, actors=actors, leader=leader)
+        return self.acted(
+            picture, seen, film.known, K, often=0.5, first=0.0, actors=actors, leader=leader
+        )
 
     def acted(
         self,
@@ -190,14 +194,16 @@ class Scenes:
         objects: int,
         *,
         often: float,
+        first: float,
         actors: torch.Tensor | None = None,
         leader: torch.Tensor | None = None,
     ) -> "Film":
         """Clips with things moving in front of them, and some of all that can be followed.
 
         `picture` [B*T, 3, SIDE, SIDE], `masks` [B*T, G, MASK, MASK], `known` [B, G, T]; each thing
-        is there `often`. `actors` [B, T, 4, CUT, CUT] play the first thing in half of the clips.
-        The others ride on the first thing or cross its path, or that of a `leader` [B, T, 5].
+        is there `often`, and comes `first` by so much among what is followed. `actors` [B, T, 4, CUT,
+        CUT] play the first thing in half of the clips. The second may cross its path, and the small
+        ones ride on it, or on what moves along a `leader` [B, T, 5].
         """
         B, _, T = known.shape
         chosen = self.choose(len(self.objects), THINGS, B)
@@ -208,19 +214,20 @@ class Scenes:
             if i == 0 and actors is not None:
                 plays = (self.uniform(0, 1, B) < 0.5).repeat_interleave(T)
                 cut = torch.where(_wide(plays), actors.flatten(0, 1).float() / 255, cut)
-            moved = self.pose(B, small=i == 2)[:, None] + self.path(B, T, _WANDER)
+            small = i >= THINGS // 2
+            moved = self.pose(B, small=small)[:, None] + self.path(B, T, _WANDER)
             if leader is not None and i > 0:
-                other = self.riding(leader) if i == 1 else self.crossing(leader)
-                moved = torch.where(_wide(self.uniform(0, 1, B) < 0.35, 2), other, moved)
+                other = self.riding(leader) if small else self.crossing(leader)
+                moved = torch.where(_wide(self.uniform(0, 1, B) < 0.4, 2), other, moved)
             there = self.presence(B, T)
-            moved = self.returned(moved + self.leaps(B, T), there)
+            moved = self.returned(moved + self.leaps(B, T, LEAP[i]), there)
             leader = moved if leader is None else leader
-            layer = place(cut, moved.flatten(0, 1), bend=self.bend(B, T, 0.08), small=False)
+            layer = place(cut, moved.flatten(0, 1), bend=self.bend(B, T, 0.08), small=small)
             there = there * (self.uniform(0, 1, B, 1) < often)
             picture, masks = _paste(picture, masks, layer * _wide(there.flatten()))
         masks = masks.reshape(B, T, -1, MASK, MASK).transpose(1, 2)
         known = functional.pad(known, (0, 0, 0, THINGS), value=True)
-        chosen = self.targets(masks, objects)
+        chosen = self.targets(masks, objects, first)
         wanted = masks.gather(1, _wide(chosen, 3).expand(-1, -1, *masks.shape[2:]))
         known = known.gather(1, chosen[:, :, None].expand(-1, -1, T))
         return Film(_to_bytes(picture).reshape(B, T, 3, SIDE, SIDE), _to_bytes(wanted), known)
@@ -263,11 +270,11 @@ class Scenes:
         field = size * self.uniform(0, 1, B, 1, 1, 1, 1) * torch.sin(phase + pace * time)
         return functional.interpolate(field.flatten(0, 1), 16, mode="bicubic")
 
-    def leaps(self, B: int, T: int) -> torch.Tensor:
-        """Fast swings of some things, often by more than their size in a frame: [B, T, 5]."""
+    def leaps(self, B: int, T: int, often: float) -> torch.Tensor:
+        """Fast swings of some things, many by more than their size in a frame: [B, T, 5]."""
         time = torch.arange(T, device=self.device)[None, :, None]
         phase, pace = self.uniform(0, 6.28, B, 1, 2), self.uniform(0.7, 3, B, 1, 2)
-        size = self.uniform(0.1, 0.7, B, 1, 1) * (self.uniform(0, 1, B, 1, 1) < 0.3)
+        size = self.uniform(0.1, 0.7, B, 1, 1) * (self.uniform(0, 1, B, 1, 1) < often)
         return functional.pad(size * torch.sin(phase + pace * time), (0, 3))
 
     def presence(self, B: int, T: int) -> torch.Tensor:
@@ -288,12 +295,12 @@ class Scenes:
         shift = (self.uniform(-0.8, 0.8, B, 2) - met) * (self.uniform(0, 1, B, 1) < 0.5)
         return path + functional.pad(after[:, :, None] * shift[:, None], (0, 3))
 
-    def targets(self, known: torch.Tensor, count: int) -> torch.Tensor:
-        """Which masks to follow: those that can be seen well at the start, pasted ones first."""
+    def targets(self, known: torch.Tensor, count: int, first: float) -> torch.Tensor:
+        """Which masks to follow: those seen well at the start, moving things `first` by so much."""
         seen = known[:, :, 0].mean((2, 3))
         fits = (seen > 0.002) & (seen < 0.6)
         last = torch.arange(known.shape[1], device=self.device) >= known.shape[1] - THINGS
-        order = self.uniform(0, 1, *seen.shape) + 0.15 * last + 2.0 * fits
+        order = self.uniform(0, 1, *seen.shape) + first * last + 2.0 * fits
         return order.topk(count, 1).indices
 
 

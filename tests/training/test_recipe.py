@@ -188,7 +188,7 @@ def test_half_of_what_comes_back_is_somewhere_else() -> None:
 
 
 def test_some_things_leap_farther_than_they_are_large() -> None:
-    leaps = _scenes().leaps(400, 8)
+    leaps = _scenes().leaps(400, 8, 0.3)
     step = leaps.diff(dim=1)[..., :2].norm(dim=2).amax(1)
     assert 80 < int((step > 0).sum()) < 160
     assert int((step > 0.5).sum()) > 40
