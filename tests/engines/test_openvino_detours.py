@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from samgraph import ops
-from samgraph.engines.openvino.narrow_norms import widen_norms
+from samgraph.engines.decompositions import decompose
+from samgraph.engines.openvino import engine
+from samgraph.engines.openvino.narrow_norms import centre_norms
 from samgraph.graph import Array, Builder, Graph, TensorType
+from samgraph.graph.evaluation import evaluate_graph
 from samgraph.runtime import CompileOptions, Session
 from tests.ops.agreement import disagreement
 
@@ -26,27 +29,89 @@ def random(*shape: int) -> Array:
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 
-def norm(*shape: int | str) -> Graph:
+def norm(channels: int, pixels: int = 1, groups: int = 1, *, moved: bool = True) -> Graph:
+    """A layer norm of what a convolution makes; `pixels` of them stand beside each other."""
     builder = Builder("norm")
-    x = builder.input("x", f"f32[{','.join(map(str, shape))}]")
-    scale, shift = (builder.param(name, f"f32[{shape[-1]}]") for name in ("scale", "shift"))
-    return builder.finish(y=ops.layer_norm(x, scale, shift, eps=1e-6))
+    x, together = builder.input("x", "f32[N,4,6,5]"), channels * pixels
+    weight = builder.param("weight", TensorType((together, 4 // groups, 3, 3)))
+    bias, scale, shift = (
+        builder.param(name, TensorType((n,)))
+        for name, n in (("bias", together), ("scale", channels), ("shift", channels))
+    )
+    y = ops.conv2d(x, weight, bias, stride=(2, 2), padding=(1, 1), groups=groups)
+    y = ops.transpose(y, 0, 2, 3, 1) if moved else y.reshape(-1, 3, 3, channels)
+    y = y.reshape(-1, 3, 3, pixels, channels) if pixels > 1 else y
+    return builder.finish(y=ops.layer_norm(y, scale, shift, eps=1e-3))
 
 
-@pytest.mark.parametrize(("channels", "offset"), [(1, 0), (2, 0), (4, 0), (8, 0), (4, 3), (8, 3)])
-def test_a_norm_over_few_channels_is_made_of_products(channels: int, offset: int) -> None:
-    graph = norm("N", 3, 64, channels)
-
-    assert [node.op for node in widen_norms(graph)].count("linear") == 2
-    x = random(2, 3, 64, channels) * np.array([1, 9], np.float32).reshape(2, 1, 1, 1) + offset
-    check(graph, x=x.astype(np.float32), scale=random(channels), shift=random(channels))
+def count(graph: Graph, op: str) -> int:
+    return [node.op for node in graph].count(op)
 
 
-@pytest.mark.parametrize("shape", [(2, 64, 16), (2, 64, 3), (2, 15, 4), ("N", "M", 4), (4,)])
-def test_other_norms_stay(shape: tuple[int | str, ...]) -> None:
-    graph = norm(*shape)
+@pytest.mark.parametrize("offset", [0, 3])
+@pytest.mark.parametrize(("channels", "pixels"), [(1, 1), (3, 1), (4, 1), (4, 4), (2, 3), (16, 1)])
+def test_a_norm_over_few_channels_of_a_convolution_becomes_another(
+    channels: int, pixels: int, offset: float
+) -> None:
+    graph, together = norm(channels, pixels), channels * pixels
+    bias = np.arange(together, dtype=np.float32) + offset
 
-    assert widen_norms(graph) is graph
+    centred = centre_norms(graph)
+
+    assert count(centred, "layer_norm") == 0
+    assert count(centred, "conv2d") == 2
+    weights = {"weight": random(together, 4, 3, 3), "bias": bias}
+    weights |= {"scale": random(channels), "shift": random(channels)}
+    check(graph, x=random(2, 4, 6, 5), **weights)
+
+
+def test_a_norm_of_an_image_does_too_and_nothing_is_moved() -> None:
+    builder = Builder("image")
+    x, weight = builder.input("x", "f32[2,3,4,4]"), builder.param("weight", "f32[4,3,1,1]")
+    scale, shift = (builder.param(name, "f32[4]") for name in ("scale", "shift"))
+    y = ops.gelu(ops.layer_norm_2d(ops.conv2d(x, weight), scale, shift, eps=1e-6))
+    graph = builder.finish(y=y)
+
+    centred = centre_norms(decompose(graph, engine.lacks))
+
+    assert (count(centred, "layer_norm"), count(centred, "transpose")) == (0, 0)
+    arrays = {"weight": random(4, 3, 1, 1), "scale": random(4), "shift": random(4)}
+    check(graph, x=random(2, 3, 4, 4), **arrays)
+
+
+def test_a_mean_far_above_the_deviation_costs_no_digits() -> None:
+    graph, weight = norm(4), random(4, 4, 3, 3)
+    arrays = {"x": random(2, 4, 6, 5) + 100, "weight": weight / 100 + 1, "bias": random(4)}
+    arrays |= {"scale": np.ones(4, np.float32), "shift": np.zeros(4, np.float32)}
+    wide = {name: array.astype(np.float64) for name, array in arrays.items()}
+    truth = evaluate_graph(graph, wide, {"N": 2})["y"]
+
+    error = {e: np.abs(run(graph, e, **arrays) - truth).max() for e in ("reference", "openvino")}
+
+    assert error["openvino"] <= error["reference"]
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [norm(17), norm(9, 2), norm(8, groups=2), norm(4, moved=False)],
+    ids=["many channels", "many pixels", "groups", "not moved"],
+)
+def test_other_norms_stay(graph: Graph) -> None:
+    assert centre_norms(graph) is graph
+
+
+@pytest.mark.parametrize("kind", ["an input", "read twice", "other pixels"])
+def test_norms_of_what_is_not_only_theirs_stay(kind: str) -> None:
+    builder = Builder("norm")
+    x = builder.input("x", "f32[1,4,6,6]")
+    scale, shift = (builder.param(name, "f32[4]") for name in ("scale", "shift"))
+    y = x if kind == "an input" else ops.conv2d(x, builder.param("weight", "f32[4,4,1,1]"))
+    last = ops.transpose(y, 0, 2, 3, 1)
+    last = last.reshape(1, 36, 4) if kind == "other pixels" else last
+    outputs = {"y": ops.layer_norm(last, scale, shift, eps=1e-6)}
+    graph = builder.finish(outputs | {"z": y} if kind == "read twice" else outputs)
+
+    assert centre_norms(graph) is graph
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7])

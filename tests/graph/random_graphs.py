@@ -218,8 +218,31 @@ def _residual_image(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
     return ops.sin(ops.transpose(image, 0, 2, 3, 1).reshape(*x.shape[:-1], 2))
 
 
+def _enlarged(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
+    """An image of one channel, enlarged for strided convolutions."""
+    if len(x.shape) != 3 or _width(x) % 2:
+        return x
+    row = ops.reduce(x, (1,), how="mean", keep=True)
+    image, times = row.reshape(-1, 1, 2, _width(x) // 2), pick(draw, (2, 4))
+    image = ops.resize(image, (2 * times, _width(x) // 2 * times), how="bilinear")
+    if flag(draw):
+        image = ops.sigmoid(image * 3 + ops.reduce(row, (2,), how="max", keep=True)[..., None])
+    channels = 1
+    while times > 1:
+        out = pick(draw, (2, 4, 5))
+        weight = _weight(builder, out, channels, 3, 3, dtype=x.dtype)
+        bias = _weight(builder, out, dtype=x.dtype) if flag(draw) else None
+        image = ops.conv2d(image, weight, bias, stride=(2, 2), padding=(1, 1))
+        if flag(draw):
+            scale, shift = (_weight(builder, out, dtype=x.dtype) for _ in range(2))
+            image = ops.gelu(ops.layer_norm_2d(image, scale, shift, eps=1e-2))
+        times, channels = times // 2, out
+    return ops.sin(image.reshape(-1, channels, _width(x)))
+
+
 STEPS: tuple[Step, ...] = (
     _through_the_middle,
+    _enlarged,
     _pointwise,
     _activation, _linear, _projections, _norm, _softmax, _arithmetic, _constants, _movement, _cut,
     _grow, _compare, _reduce, _best, _twice, _attention, _narrow_value, _residual,

@@ -270,6 +270,46 @@ def merge_projections_of_one_value() -> Graph:
     return builder.finish(y=ops.attention(*parts, heads=2, scale=0.5), z=other)
 
 
+def _strided(builder: Builder, x: Tensor, name: str, out: int) -> Tensor:
+    """A 3 x 3 convolution in steps of two."""
+    weight = builder.param(f"{name}.weight", TensorType((out, x.shape[1], 3, 3)))
+    bias = builder.param(f"{name}.bias", TensorType((out,)))
+    return ops.conv2d(x, weight, bias, stride=(2, 2), padding=(1, 1))
+
+
+@case("pixels_to_channels")
+def pixels_to_channels_until_a_cell_is_one_pixel() -> Graph:
+    builder = Builder("mask")
+    x, steep = builder.input("x", "f32[N,1,8,6]"), builder.input("steep", "f32[N,1,1,1]")
+    scale, shift = builder.param("scale", "f32[4]"), builder.param("shift", "f32[4]")
+    y = ops.sigmoid(ops.resize(x, (32, 24), how="bilinear") * steep) * 20
+    y = ops.layer_norm_2d(_strided(builder, y, "first", 4), scale, shift, eps=1e-6)
+    return builder.finish(y=ops.relu(_strided(builder, ops.gelu(y), "second", 16)))
+
+
+@case("pixels_to_channels")
+def pixels_to_channels_leaves_what_does_not_come_back_or_is_wide() -> Graph:
+    builder = Builder("no_gain")
+    x, wide = builder.input("x", "f32[N,1,4,4]"), builder.input("wide", "f32[N,2,4,4]")
+    twice, four = (ops.resize(x, (n, n), how="bilinear") for n in (8, 16))
+    kernel = builder.param("kernel", "f32[2,1,3,3]")
+    row = builder.input("row", "f32[1,1,1,8]")
+    return builder.finish(
+        read_twice=_strided(builder, twice, "a", 2),
+        output=twice,
+        one_step_of_two=_strided(builder, four, "b", 2),
+        no_steps=ops.conv2d(ops.resize(x, (8, 8), how="bilinear"), kernel, padding=(1, 1)),
+        many_channels=_strided(
+            builder, _strided(builder, ops.resize(x, (16, 16), how="bilinear"), "c", 5), "d", 2
+        ),
+        two_channels=_strided(builder, ops.resize(wide, (8, 8), how="bilinear"), "e", 2),
+        three_times=_strided(builder, ops.resize(x, (12, 12), how="bilinear"), "f", 2),
+        uneven=_strided(builder, ops.resize(x, (8, 16), how="bilinear"), "g", 2),
+        nearest=_strided(builder, ops.resize(x, (8, 8), how="nearest"), "h", 2),
+        a_row=_strided(builder, ops.resize(x, (8, 8), how="bilinear") + row, "i", 2),
+    )
+
+
 def test_every_pass_has_a_golden_graph() -> None:
     assert {step for step, _ in CASES.values()} == set(PASSES)
 

@@ -29,6 +29,7 @@ ALGEBRAIC = {
     "pointwise_to_linear",
     "absorb_scale",
     "project_sums",
+    "pixels_to_channels",
 }
 SIZES = ({"B": 2, "M": 5}, {"B": 1, "M": 1})
 

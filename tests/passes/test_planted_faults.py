@@ -85,6 +85,15 @@ def _forget_product_with_bias(_: Rewriter, node: Node) -> Value | None:
     return node.inputs[0] if node.result.type.rank == 1 else None
 
 
+def _pad_the_other_side(rewriter: Rewriter, node: Node) -> Value | None:
+    before, after = node.attributes["before"], node.attributes["after"]
+    return _emit(rewriter, node, *node.inputs, before=after, after=before)
+
+
+def _the_other_way_round(rewriter: Rewriter, node: Node) -> Value | None:
+    return _emit(rewriter, node, *node.inputs[::-1])
+
+
 def merge_without_looking(graph: Graph) -> Graph:
     """Duplicates are found by op and inputs; attributes are forgotten."""
     rewriter = Rewriter(graph)
@@ -131,6 +140,18 @@ IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
     ),
     "bias not scaled": (
         _spoiling("absorb_scale", "mul", _forget_product_with_bias),
+        ALGEBRAIC_PASS,
+    ),
+    "bias of cells forgotten": (
+        _spoiling("pixels_to_channels", "conv2d", _forget_bias),
+        ALGEBRAIC_PASS,
+    ),
+    "cells padded on the other side": (
+        _spoiling("pixels_to_channels", "pad", _pad_the_other_side),
+        ALGEBRAIC_PASS,
+    ),
+    "edges exchanged": (
+        _spoiling("pixels_to_channels", "concat", _the_other_way_round),
         ALGEBRAIC_PASS,
     ),
     "fused attention without mask": (

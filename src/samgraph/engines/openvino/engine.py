@@ -13,7 +13,7 @@ from openvino import opset15
 from samgraph.engines.decompositions import axial_rope, layer_norm_2d, resize_by_weights
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
 from samgraph.engines.openvino.masks import make_masks
-from samgraph.engines.openvino.narrow_norms import widen_norms
+from samgraph.engines.openvino.narrow_norms import centre_norms
 from samgraph.engines.openvino.program import (
     OpenVinoProgram,
     Plan,
@@ -28,6 +28,7 @@ from samgraph.errors import EngineError
 from samgraph.graph.dims import evaluate, product
 from samgraph.graph.graph import Graph, Value
 from samgraph.graph.types import Array, DType, numpy_dtype
+from samgraph.passes.fold_constants import fold_params
 
 _LACKS: dict[str, Decomposition] = {
     "axial_rope": axial_rope,
@@ -60,7 +61,7 @@ class OpenVinoEngine:
         """Build a model for each segment and compile it."""
         before = _resident()
         if options.precision == "fp32":
-            graph = widen_norms(graph)
+            graph, weights = fold_params(centre_norms(graph), weights)
             segments = [whole(graph)]
         else:
             graph = make_masks(graph)
