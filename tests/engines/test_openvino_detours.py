@@ -6,9 +6,11 @@ import pytest
 from samgraph import ops
 from samgraph.engines.decompositions import decompose
 from samgraph.engines.openvino import engine
+from samgraph.engines.openvino.joined_sums import join_sums
 from samgraph.engines.openvino.narrow_norms import centre_norms
 from samgraph.graph import Array, Builder, Graph, TensorType
 from samgraph.graph.evaluation import evaluate_graph
+from samgraph.passes.fuse_linear_activation import fuse_linear_activation
 from samgraph.runtime import CompileOptions, Session
 from tests.ops.agreement import disagreement
 
@@ -112,6 +114,49 @@ def test_norms_of_what_is_not_only_theirs_stay(kind: str) -> None:
     graph = builder.finish(outputs | {"z": y} if kind == "read twice" else outputs)
 
     assert centre_norms(graph) is graph
+
+
+def residual(batch: int | str = 2, last: tuple[int, int] = (1, 2), gelu: bool = False) -> Graph:
+    builder = Builder("residual")
+    hidden = builder.input("hidden", f"f32[{batch},5,5,16]")
+    weight, bias = builder.param("weight", "f32[5,16]"), builder.param("bias", "f32[5]")
+    y = ops.linear(hidden, weight, bias)
+    moved = ops.transpose(ops.gelu(y) if gelu else y, 0, 3, *last)
+    return fuse_linear_activation(builder.finish(y=builder.input("x", moved.type) + moved))
+
+
+def test_a_linear_map_that_is_added_to_an_image_becomes_a_convolution() -> None:
+    graph = residual()
+
+    joined = join_sums(graph)
+
+    assert (count(joined, "linear"), count(joined, "conv2d")) == (0, 1)
+    arrays = {"weight": random(5, 16), "bias": random(5)}
+    check(graph, hidden=random(2, 5, 5, 16), x=random(2, 5, 5, 5), **arrays)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [residual(last=(2, 1)), residual(gelu=True), residual("N")],
+    ids=["turned otherwise", "activated", "any number of images"],
+)
+def test_other_linear_maps_stay(graph: Graph) -> None:
+    assert count(graph, "linear") == 1
+    assert join_sums(graph) is graph
+
+
+@pytest.mark.parametrize("kind", ["no sum", "a broadcast", "read twice", "an output"])
+def test_linear_maps_that_no_sum_alone_reads_stay(kind: str) -> None:
+    builder = Builder("alone")
+    hidden, weight = builder.input("hidden", "f32[2,4,4,16]"), builder.param("weight", "f32[8,16]")
+    x, row = builder.input("x", "f32[2,8,4,4]"), builder.input("row", "f32[8,1,1]")
+    y = ops.linear(hidden, weight)
+    moved = ops.transpose(y, 0, 3, 1, 2)
+    total = {"no sum": x * moved, "a broadcast": row + moved, "read twice": x * moved + moved}
+    also = {"z": y} if kind == "an output" else {}
+    graph = builder.finish({"y": total.get(kind, x + moved), **also})
+
+    assert join_sums(graph) is graph
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7])
