@@ -11,8 +11,8 @@ The q x q pixels that one pixel becomes are channels beside each other, cell by 
 convolutions have made one of them again. A 3 x 3 convolution in steps of two then reads its own
 cell, the one above and the one to the left: a 2 x 2 convolution, whose weights are the same ones
 and zeros. A bilinear resize is a 3 x 3 convolution. More products, but vectors are full of them
-that held one channel or four, and the large image is never laid out: the front of the memory
-encoder takes 1.2 ms less of 4.5 at 1024 pixels. Only while a cell has at most 16 numbers.
+that held one channel or four, and the large image is never laid out: at 1024 pixels the memory
+encoder's take 1.7 ms instead of 2.7. Only while a cell has at most 16 numbers.
 """
 
 from typing import NamedTuple

@@ -7,7 +7,7 @@ convolution gives each number the variance of its pixel:
     x = conv2d(..., (1 - mean of C) @ weight)     mean of C: 1/C in blocks along the diagonal
     y = x / sqrt(conv2d(x^2, mean of C) + eps) * scale + shift
 
-The memory encoder's first two, at 1024 pixels: 1.3 ms instead of 2.7, and no less exact. Up to 16
+The memory encoder's first two, at 1024 pixels: 1.6 ms instead of 2.7, and no less exact. Up to 16
 numbers a place, of one pixel or several (`passes/pixels_to_channels.py`); with 64 it is no gain. In
 float32 only: the variance of numbers rounded to bf16 would be a poor one.
 """
