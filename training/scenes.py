@@ -20,7 +20,7 @@ MASK = SIDE // 4
 TILES, PASTED = 4, 4
 PLAIN = 0.08  # pictures that begin as nothing but a texture
 THINGS = 4  # that move in front, in a clip; the last two are small
-LEAP = (0.3, 0.3, 0.6, 0.6)  # how often each of them does
+LEAP = (0.3, 0.3, 0.6, 0.6)  # how often each of them leaps
 
 
 class Scenes:
@@ -200,10 +200,10 @@ class Scenes:
     ) -> "Film":
         """Clips with things moving in front of them, and some of all that can be followed.
 
-        `picture` [B*T, 3, SIDE, SIDE], `masks` [B*T, G, MASK, MASK], `known` [B, G, T]; each thing
-        is there `often`, and comes `first` by so much among what is followed. `actors` [B, T, 4, CUT,
-        CUT] play the first thing in half of the clips. The second may cross its path, and the small
-        ones ride on it, or on what moves along a `leader` [B, T, 5].
+        `picture` [B*T, 3, SIDE, SIDE], `masks` [B*T, G, MASK, MASK], `known` [B, G, T]. Each thing is
+        there `often`, and comes `first` by so much in the choice of what is followed. `actors`
+        [B, T, 4, CUT, CUT] play the first thing in half of the clips. The second may cross its path
+        and the small ones ride on it, or on what moves along a `leader` [B, T, 5].
         """
         B, _, T = known.shape
         chosen = self.choose(len(self.objects), THINGS, B)

@@ -19,13 +19,14 @@ from samgraph import checkpoint  # noqa: E402
 from samgraph.sam2.config import NANO  # noqa: E402
 from samgraph.sam2.graphs import weight_shapes  # noqa: E402
 from training import data, manifest, teacher, train  # noqa: E402
+from training import scenes as scenes_module  # noqa: E402
 from training.data import SIDE  # noqa: E402
 from training.export import STEEPER, export, read_exported  # noqa: E402
 from training.films import Real, Reel, between, cut_out  # noqa: E402
 from training.labelling import NEAR, Teacher, draw  # noqa: E402
 from training.losses import answer_loss, mask_loss, overlap  # noqa: E402
 from training.prompting import Prompter  # noqa: E402
-from training.scenes import MASK, Film, Scenes  # noqa: E402
+from training.scenes import MASK, THINGS, Film, Scenes  # noqa: E402
 from training.state import load_state, save_state  # noqa: E402
 
 
@@ -193,6 +194,40 @@ def test_some_things_leap_farther_than_they_are_large() -> None:
     assert 80 < int((step > 0).sum()) < 160
     assert int((step > 0.5).sum()) > 40
     assert not bool(leaps[..., 2:].any())
+
+
+def test_the_last_two_things_are_small_and_leap_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    often: list[float] = []
+    placed: list[tuple[float, bool]] = []
+
+    def leaps(_: Scenes, B: int, T: int, share: float) -> Any:
+        often.append(share)
+        return torch.zeros(B, T, 5)
+
+    def place(cut: Any, pose: Any, *, bend: Any, small: bool) -> Any:
+        placed.append((float(pose[:, 2].exp().median()), small))
+        return torch.zeros(1, 4, SIDE, SIDE).expand(len(cut), -1, -1, -1)
+
+    monkeypatch.setattr(Scenes, "leaps", leaps)
+    monkeypatch.setattr(scenes_module, "place", place)
+    pictures = torch.zeros(20, 3, SIDE, SIDE, dtype=torch.uint8)
+    _scenes().clips(pictures, torch.zeros(20, 1, MASK, MASK, dtype=torch.uint8), 2, 1)
+    _, *things = often  # the first is the camera's
+    assert things[0] == things[1] < things[2] == things[3]
+    sizes, smooth = zip(*placed, strict=True)
+    assert smooth == (False, False, True, True)
+    assert max(sizes[2:]) < 0.25 < min(sizes[:2])
+
+
+def test_moving_things_are_followed_first_where_that_is_asked_for() -> None:
+    masks = torch.zeros(40, 3 + THINGS, 2, MASK, MASK)
+    masks[..., 10:40, 10:40] = 1.0
+    masks[:, -1] = 0.0  # not to be seen
+    scenes = _scenes()
+    first, mixed = (scenes.targets(masks, 2, by) for by in (1.0, 0.0))
+    assert bool((first >= 3).all())
+    assert 20 < int((mixed < 3).sum()) < 60
+    assert int(torch.stack([first, mixed]).max()) < 2 + THINGS
 
 
 @pytest.mark.parametrize("by_mask", [True, False])

@@ -34,10 +34,10 @@ class BuiltIn:
 NANO = BuiltIn(
     name="samgraph-nano",
     file="samgraph-nano.safetensors",
-    sha256="00c536b8613c89e339e41020bf28547ccf037b7698bf960cadeffc72e96ece4a",
+    sha256="8524e01f614e3638a0deb99596fd39cb7d5245bc03ca897e0b0c5a5412b90d33",
     size_bytes=23672036,
     parameters=11_812_450,
-    quality={"box": 0.78, "1 click": 0.64, "5 clicks": 0.88, "J": 0.57},
+    quality={"box": 0.78, "1 click": 0.66, "5 clicks": 0.88, "J": 0.71},
 )
 ALIASES = ("samgraph-nano", "nano")
 
