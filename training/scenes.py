@@ -200,8 +200,8 @@ class Scenes:
     ) -> "Film":
         """Clips with things moving in front of them, and some of all that can be followed.
 
-        `picture` [B*T, 3, SIDE, SIDE], `masks` [B*T, G, MASK, MASK], `known` [B, G, T]. Each thing is
-        there `often`, and comes `first` by so much in the choice of what is followed. `actors`
+        `picture` [B*T, 3, SIDE, SIDE], `masks` [B*T, G, MASK, MASK], `known` [B, G, T]. Each thing
+        is there `often`, and comes `first` by so much in the choice of what is followed. `actors`
         [B, T, 4, CUT, CUT] play the first thing in half of the clips. The second may cross its path
         and the small ones ride on it, or on what moves along a `leader` [B, T, 5].
         """
