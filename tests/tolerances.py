@@ -49,6 +49,9 @@ VIDEO_LOGITS_1024 = 5e-2
 VIDEO_SCORE_1024 = 5e-3
 VIDEO_POINTER_1024 = 2e-3
 VIDEO_MEMORY_1024 = 3e-2
+# How near 0 the recorded logit of a pixel must be whose sign may turn on a prompted frame. At the
+# last prompt of S2 logits differ by 6e-4 to 8e-4, by the order of sums alone; 3 to 5 pixels turn.
+VIDEO_TURNED_1024 = 1.5e-3
 
 # Video with the memory rounded to bfloat16, as the reference does it. A difference of 1e-6 may
 # round to the neighbouring bfloat16 number (4e-3 away) and feed back: two runs of the reference
