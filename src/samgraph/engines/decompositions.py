@@ -6,8 +6,7 @@ import numpy as np
 
 from samgraph.engines.protocol import Decomposition
 from samgraph.graph.dims import Dim, Expr, divide
-from samgraph.graph.graph import Graph, Literal, Node, Value
-from samgraph.graph.types import Array, DType, numpy_dtype
+from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.verifier import verify
 from samgraph.ops.axial_rope import rotation_tables
 from samgraph.ops.resize import weights as resize_weights
@@ -75,7 +74,7 @@ def _rows_of(
 ) -> Value:
     """Some tokens of `x`, with neighbouring channels exchanged if asked."""
     channels = np.arange(int(str(x.type.shape[-1])))
-    order = _constant(rewriter, channels ^ 1, "i64") if swap else None
+    order = rewriter.constant(channels ^ 1, "i64") if swap else None
     made = rewriter.maker(x)
     if made is None or made.op != "linear" or made.attributes.get("activation", "none") != "none":
         rows = _tokens(rewriter, x, start, end, exact)
@@ -96,7 +95,7 @@ def _rotation(rewriter: Rewriter, node: Node, x: Value) -> tuple[Value, Value]:
     cos, sin = rotation_tables(_pair(node, "grid"), size, _number(node, "theta"))
     signed = np.stack([-sin, sin], -1).reshape(len(sin), size)
     tables = np.repeat(cos, 2, axis=1), signed
-    first, second = (_constant(rewriter, np.tile(t, (1, heads)), x.type.dtype) for t in tables)
+    first, second = (rewriter.constant(np.tile(t, (1, heads)), x.type.dtype) for t in tables)
     return first, second
 
 
@@ -116,11 +115,11 @@ def resize_by_weights(rewriter: Rewriter, node: Node) -> Value:
     if not antialias and work > _SMALL_RESIZE:
         return rewriter.keep(node)
     dtype = x.type.dtype
-    left = _constant(rewriter, resize_weights(height, rows, how, antialias), dtype)
+    left = rewriter.constant(resize_weights(height, rows, how, antialias), dtype)
     tall = rewriter.emit("matmul", left, x, exact=node.exact)
     if how == "bilinear" and not antialias and columns % width == 0:
         return _widen(rewriter, tall, columns // width, node.exact)
-    right = _constant(rewriter, resize_weights(width, columns, how, antialias).T, dtype)
+    right = rewriter.constant(resize_weights(width, columns, how, antialias).T, dtype)
     return rewriter.emit("matmul", tall, right, exact=node.exact)
 
 
@@ -139,7 +138,7 @@ def _widen(rewriter: Rewriter, x: Value, times: int, exact: bool) -> Value:
     padded = rewriter.emit("concat", edges[0], x, edges[1], exact=exact, axis=3)
     single = rewriter.emit("reshape", padded, exact=exact, shape=(N * C, 1, H, W + 2))
     middle = resize_weights(3, 3 * times, "bilinear", False)[times : 2 * times]
-    kernel = _constant(rewriter, middle[:, None, None], x.type.dtype)
+    kernel = rewriter.constant(middle[:, None, None], x.type.dtype)
     once, none = (1, 1), (0, 0)
     pixels = rewriter.emit(
         "conv2d", single, kernel, exact=exact, stride=once, padding=none, groups=1
@@ -157,11 +156,6 @@ def _tokens(rewriter: Rewriter, x: Value, start: Dim, end: Dim, exact: bool) -> 
     ends = (*x.type.shape[:-2], end, x.type.shape[-1])
     steps = (1,) * rank
     return rewriter.emit("slice", x, exact=exact, starts=starts, ends=ends, steps=steps)
-
-
-def _constant(rewriter: Rewriter, array: Array, dtype: DType) -> Value:
-    fixed = np.asarray(array, numpy_dtype(dtype), order="C")
-    return rewriter.emit("constant", value=Literal(fixed))
 
 
 def _integer(node: Node, key: str) -> int:

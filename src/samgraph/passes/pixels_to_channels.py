@@ -19,14 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from samgraph.graph.graph import Graph, Literal, Node, Value
-from samgraph.graph.types import Array, numpy_dtype
+from samgraph.graph.graph import Graph, Node, Value
+from samgraph.graph.types import Array
 from samgraph.ops.resize import weights as resize_weights
-from samgraph.passes.pointwise_to_linear import CHANNELS_SECOND
+from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
 from samgraph.passes.rewriter import Rewriter
 
 _MOST = 16  # numbers in a cell: what a vector holds
-_CHANNELS_LAST = (0, 2, 3, 1)
 _ALONE = ("gelu", "relu", "sigmoid")
 _WITH_A_NUMBER = ("add", "mul")
 _STRIDED = {"stride": (2, 2), "padding": (1, 1), "groups": 1}
@@ -116,7 +115,6 @@ def _in_cells(rewriter: Rewriter, node: Node, step: _Step) -> Value:
 def _enlarged(rewriter: Rewriter, node: Node, times: int) -> Value:
     """[N, 1, H, W] -> [N, times * times, H, W]; at the borders a pixel is its own neighbour."""
     x, exact = rewriter.new(node.inputs[0]), node.exact
-    dtype = numpy_dtype(x.type.dtype)
     for axis in (2, 3):
         edges = []
         for place in (0, int(str(x.type.shape[axis])) - 1):
@@ -128,14 +126,14 @@ def _enlarged(rewriter: Rewriter, node: Node, times: int) -> Value:
         x = rewriter.emit("concat", edges[0], x, edges[1], exact=exact, axis=axis)
     middle = resize_weights(3, 3 * times, "bilinear", False)[times : 2 * times]
     kernel = np.einsum("ia,jb->ijab", middle, middle).reshape(times * times, 1, 3, 3)
-    return _convolution(rewriter, x, _constant(rewriter, kernel.astype(dtype)), exact=exact)
+    return _convolution(rewriter, x, rewriter.constant(kernel, x.type.dtype), exact=exact)
 
 
 def _normal(rewriter: Rewriter, node: Node, side: int) -> Value:
     """A layer norm over the channels of each pixel of each cell."""
     x, scale, shift = (rewriter.new(value) for value in node.inputs)
     exact, cells, channels = node.exact, side * side, scale.type.shape[0]
-    last = rewriter.emit("transpose", x, exact=exact, axes=_CHANNELS_LAST)
+    last = rewriter.emit("transpose", x, exact=exact, axes=CHANNELS_LAST)
     shape = (*last.type.shape[:3], cells, channels)
     apart = rewriter.emit("reshape", last, exact=exact, shape=shape)
     y = rewriter.emit("layer_norm", apart, scale, shift, exact=exact, **node.attributes)
@@ -149,7 +147,7 @@ def _strided(rewriter: Rewriter, node: Node, step: _Step) -> Value:
     out, width = (int(str(n)) for n in weight.type.shape[:2])
     flat = rewriter.emit("reshape", weight, shape=(out, width * 9))
     flat = rewriter.emit("pad", flat, before=(0, 0), after=(0, 1), value=0.0)
-    places = _constant(rewriter, _places(width, step))
+    places = rewriter.constant(_places(width, step), "i64")
     spread = rewriter.emit("gather", flat, places, axis=1, batch=0)
     spread = rewriter.emit("transpose", spread, axes=(1, 0, 2))
     cells = step.after**2
@@ -179,7 +177,3 @@ def _convolution(rewriter: Rewriter, x: Value, *weights: Value, exact: bool) -> 
     return rewriter.emit(
         "conv2d", x, *weights, exact=exact, stride=(1, 1), padding=(0, 0), groups=1
     )
-
-
-def _constant(rewriter: Rewriter, array: Array) -> Value:
-    return rewriter.emit("constant", value=Literal(np.asarray(array, order="C")))

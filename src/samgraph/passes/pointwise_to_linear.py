@@ -11,7 +11,7 @@ The transposition moves behind it, where the next convolution or transposition c
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
-CHANNELS_SECOND = (0, 3, 1, 2)
+CHANNELS_LAST, CHANNELS_SECOND = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 def pointwise_to_linear(graph: Graph) -> Graph:

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from operator import is_
 
+import numpy as np
+
 from samgraph.graph.graph import Attribute, Graph, Literal, Node, Value
 from samgraph.graph.registry import infer
-from samgraph.graph.types import Array
+from samgraph.graph.types import Array, DType, numpy_dtype
 
 Outputs = tuple[tuple[str, Value], ...]
 
@@ -47,6 +49,11 @@ class Rewriter:
         node = Node(op, inputs, attributes, Value(f"~{self._count}", type), exact)
         node.mark_checked()
         return self._append(node)
+
+    def constant(self, array: Array, dtype: DType) -> Value:
+        """Append an array as a constant."""
+        fixed = np.asarray(array, numpy_dtype(dtype), order="C")
+        return self.emit("constant", value=Literal(fixed))
 
     def keep(self, node: Node) -> Value:
         """Copy a node of the old graph, reading what its inputs have become."""

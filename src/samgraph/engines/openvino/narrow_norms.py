@@ -17,13 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from samgraph.graph.dims import product
-from samgraph.graph.graph import Graph, Literal, Node, Value
-from samgraph.graph.types import Array
+from samgraph.graph.graph import Graph, Node, Value
+from samgraph.passes.pointwise_to_linear import CHANNELS_LAST
 from samgraph.passes.rewriter import Rewriter
 from samgraph.passes.simplify_movement import simplify_movement
 
 _FEW = 16
-_CHANNELS_LAST = (0, 2, 3, 1)
 
 
 class _Norm(NamedTuple):
@@ -57,7 +56,7 @@ def _find(graph: Graph, node: Node) -> _Norm | None:
         if made.result.type.shape[:-2] != made.inputs[0].type.shape[:-1]:
             return None
         made = _made_for(graph, made.inputs[0])
-    if made is None or made.op != "transpose" or made.attributes["axes"] != _CHANNELS_LAST:
+    if made is None or made.op != "transpose" or made.attributes["axes"] != CHANNELS_LAST:
         return None
     made = _made_for(graph, made.inputs[0])
     if made is None or made.op != "conv2d" or made.attributes["groups"] != 1:
@@ -79,27 +78,23 @@ def _centred(rewriter: Rewriter, norm: _Norm) -> Value:
     channels = int(str(scale.type.shape[0]))
     groups = together // channels
     mean = np.kron(np.eye(groups), np.full((channels, channels), 1 / channels))
-    centre = _constant(rewriter, np.eye(together) - mean)
+    centre = rewriter.constant(np.eye(together) - mean, "f32")
     flat = rewriter.emit("reshape", weight, shape=(together, product(weight.type.shape[1:])))
     flat = rewriter.emit("matmul", centre, flat)
     weight = rewriter.emit("reshape", flat, shape=weight.type.shape)
     bias = [rewriter.emit("linear", value, centre) for value in bias]
     x = rewriter.emit("conv2d", x, weight, *bias, exact=exact, **convolution.attributes)
     square = rewriter.emit("mul", x, x, exact=exact)
-    average = _constant(rewriter, mean[:, :, None, None])
+    average = rewriter.constant(mean[:, :, None, None], "f32")
     variance = rewriter.emit(
         "conv2d", square, average, exact=exact, stride=(1, 1), padding=(0, 0), groups=1
     )
-    eps = _constant(rewriter, np.array(node.attributes["eps"]))
+    eps = rewriter.constant(np.array(node.attributes["eps"]), "f32")
     above = rewriter.emit("add", variance, eps, exact=exact)
     y = rewriter.emit("div", x, rewriter.emit("sqrt", above, exact=exact), exact=exact)
     for op, value in (("mul", scale), ("add", shift)):
         wide = rewriter.emit("concat", *[value] * groups, axis=0)
         wide = rewriter.emit("reshape", wide, shape=(together, 1, 1))
         y = rewriter.emit(op, y, wide, exact=exact)
-    last = rewriter.emit("transpose", y, exact=exact, axes=_CHANNELS_LAST)
+    last = rewriter.emit("transpose", y, exact=exact, axes=CHANNELS_LAST)
     return rewriter.emit("reshape", last, exact=exact, shape=node.result.type.shape)
-
-
-def _constant(rewriter: Rewriter, array: Array) -> Value:
-    return rewriter.emit("constant", value=Literal(np.asarray(array, np.float32, order="C")))
