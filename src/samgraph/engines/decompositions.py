@@ -11,6 +11,8 @@ from samgraph.graph.verifier import verify
 from samgraph.ops.axial_rope import rotation_tables
 from samgraph.ops.resize import weights as resize_weights
 from samgraph.passes.merge_duplicates import merge_duplicates
+from samgraph.passes.pixels_to_channels import with_edges
+from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, PLAIN
 from samgraph.passes.rewriter import Rewriter
 
 _SMALL_RESIZE = 1 << 29  # multiply-adds
@@ -130,20 +132,12 @@ def _widen(rewriter: Rewriter, x: Value, times: int, exact: bool) -> Value:
     pixel is its own neighbour. The numbers are those of the product, mostly zeros, with weights.
     """
     N, C, H, W = x.type.shape
-    steps = (1,) * 4
-    edges = []
-    for column in (0, W - 1):
-        start, end = (0, 0, 0, column), (N, C, H, column + 1)
-        edges.append(rewriter.emit("slice", x, exact=exact, starts=start, ends=end, steps=steps))
-    padded = rewriter.emit("concat", edges[0], x, edges[1], exact=exact, axis=3)
+    padded = with_edges(rewriter, x, 3, exact)
     single = rewriter.emit("reshape", padded, exact=exact, shape=(N * C, 1, H, W + 2))
     middle = resize_weights(3, 3 * times, "bilinear", False)[times : 2 * times]
     kernel = rewriter.constant(middle[:, None, None], x.type.dtype)
-    once, none = (1, 1), (0, 0)
-    pixels = rewriter.emit(
-        "conv2d", single, kernel, exact=exact, stride=once, padding=none, groups=1
-    )
-    last = rewriter.emit("transpose", pixels, exact=exact, axes=(0, 2, 3, 1))
+    pixels = rewriter.emit("conv2d", single, kernel, exact=exact, **PLAIN)
+    last = rewriter.emit("transpose", pixels, exact=exact, axes=CHANNELS_LAST)
     return rewriter.emit("reshape", last, exact=exact, shape=(N, C, H, W * times))
 
 

@@ -22,13 +22,13 @@ import numpy as np
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.types import Array
 from samgraph.ops.resize import weights as resize_weights
-from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
+from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND, PLAIN
 from samgraph.passes.rewriter import Rewriter
 
 _MOST = 16  # numbers in a cell: what a vector holds
 _ALONE = ("gelu", "relu", "sigmoid")
 _WITH_A_NUMBER = ("add", "mul")
-_STRIDED = {"stride": (2, 2), "padding": (1, 1), "groups": 1}
+_STRIDED = {**PLAIN, "stride": (2, 2), "padding": (1, 1)}
 
 
 class _Step(NamedTuple):
@@ -116,17 +116,22 @@ def _enlarged(rewriter: Rewriter, node: Node, times: int) -> Value:
     """[N, 1, H, W] -> [N, times * times, H, W]; at the borders a pixel is its own neighbour."""
     x, exact = rewriter.new(node.inputs[0]), node.exact
     for axis in (2, 3):
-        edges = []
-        for place in (0, int(str(x.type.shape[axis])) - 1):
-            start = tuple(place if i == axis else 0 for i in range(4))
-            end = tuple(place + 1 if i == axis else n for i, n in enumerate(x.type.shape))
-            edges.append(
-                rewriter.emit("slice", x, exact=exact, starts=start, ends=end, steps=(1,) * 4)
-            )
-        x = rewriter.emit("concat", edges[0], x, edges[1], exact=exact, axis=axis)
+        x = with_edges(rewriter, x, axis, exact)
     middle = resize_weights(3, 3 * times, "bilinear", False)[times : 2 * times]
     kernel = np.einsum("ia,jb->ijab", middle, middle).reshape(times * times, 1, 3, 3)
-    return _convolution(rewriter, x, rewriter.constant(kernel, x.type.dtype), exact=exact)
+    weight = rewriter.constant(kernel, x.type.dtype)
+    return rewriter.emit("conv2d", x, weight, exact=exact, **PLAIN)
+
+
+def with_edges(rewriter: Rewriter, x: Value, axis: int, exact: bool) -> Value:
+    """The first and the last of an axis once more before and after it."""
+    shape, edges = x.type.shape, []
+    for place in (0, shape[axis] - 1):
+        start = tuple(place if i == axis else 0 for i in range(len(shape)))
+        end = tuple(place + 1 if i == axis else n for i, n in enumerate(shape))
+        steps = (1,) * len(shape)
+        edges.append(rewriter.emit("slice", x, exact=exact, starts=start, ends=end, steps=steps))
+    return rewriter.emit("concat", edges[0], x, edges[1], exact=exact, axis=axis)
 
 
 def _normal(rewriter: Rewriter, node: Node, side: int) -> Value:
@@ -156,7 +161,7 @@ def _strided(rewriter: Rewriter, node: Node, step: _Step) -> Value:
     if cells > 1:
         bias = [rewriter.emit("concat", *[value] * cells, axis=0) for value in bias]
     x = rewriter.emit("pad", x, exact=node.exact, before=(0, 0, 1, 1), after=(0,) * 4, value=0.0)
-    return _convolution(rewriter, x, spread, *bias, exact=node.exact)
+    return rewriter.emit("conv2d", x, spread, *bias, exact=node.exact, **PLAIN)
 
 
 def _places(width: int, step: _Step) -> Array:
@@ -171,9 +176,3 @@ def _places(width: int, step: _Step) -> Array:
         y, x = 2 * i + a - 1, 2 * j + b - 1  # -1 is the last of the cell before
         table[i, j, y % side, x % side, :, int(y >= 0), int(x >= 0)] = channels + 3 * a + b
     return table.reshape(after * after, -1)
-
-
-def _convolution(rewriter: Rewriter, x: Value, *weights: Value, exact: bool) -> Value:
-    return rewriter.emit(
-        "conv2d", x, *weights, exact=exact, stride=(1, 1), padding=(0, 0), groups=1
-    )

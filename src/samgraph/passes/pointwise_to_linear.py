@@ -8,10 +8,11 @@
 The transposition moves behind it, where the next convolution or transposition can take it up.
 """
 
-from samgraph.graph.graph import Graph, Node, Value
+from samgraph.graph.graph import Attribute, Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
 CHANNELS_LAST, CHANNELS_SECOND = (0, 2, 3, 1), (0, 3, 1, 2)
+PLAIN: dict[str, Attribute] = {"stride": (1, 1), "padding": (0, 0), "groups": 1}
 
 
 def pointwise_to_linear(graph: Graph) -> Graph:
@@ -32,8 +33,7 @@ def is_pointwise(node: Node) -> bool:
     """Whether a node is a plain 1 x 1 convolution."""
     if node.op != "conv2d" or node.inputs[1].type.shape[2:] != (1, 1):
         return False
-    plain = {"stride": (1, 1), "padding": (0, 0), "groups": 1}
-    return all(node.attributes[key] == value for key, value in plain.items())
+    return all(node.attributes[key] == value for key, value in PLAIN.items())
 
 
 def _linear(rewriter: Rewriter, node: Node, x: Value) -> Value:

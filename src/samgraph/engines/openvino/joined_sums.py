@@ -13,7 +13,7 @@ and three objects take a fifth longer. In float32 only, where it was measured.
 """
 
 from samgraph.graph.graph import Graph, Node
-from samgraph.passes.pointwise_to_linear import CHANNELS_SECOND
+from samgraph.passes.pointwise_to_linear import CHANNELS_SECOND, PLAIN
 from samgraph.passes.rewriter import Rewriter
 
 
@@ -31,14 +31,7 @@ def join_sums(graph: Graph) -> Graph:
         x, weight, *bias = (rewriter.new(value) for value in linear.inputs)
         image = rewriter.emit("transpose", x, exact=node.exact, axes=CHANNELS_SECOND)
         kernel = rewriter.emit("reshape", weight, shape=(*weight.type.shape, 1, 1))
-        y = rewriter.emit(
-            "conv2d",
-            *(image, kernel, *bias),
-            exact=node.exact,
-            stride=(1, 1),
-            padding=(0, 0),
-            groups=1,
-        )
+        y = rewriter.emit("conv2d", image, kernel, *bias, exact=node.exact, **PLAIN)
         rewriter.replace(node.result, y)
     return rewriter.finish()
 

@@ -12,42 +12,33 @@ numbers a place, of one pixel or several (`passes/pixels_to_channels.py`); with 
 float32 only: the variance of numbers rounded to bf16 would be a poor one.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from samgraph.graph.dims import product
 from samgraph.graph.graph import Graph, Node, Value
-from samgraph.passes.pointwise_to_linear import CHANNELS_LAST
+from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, PLAIN
 from samgraph.passes.rewriter import Rewriter
 from samgraph.passes.simplify_movement import simplify_movement
 
 _FEW = 16
 
 
-class _Norm(NamedTuple):
-    """A layer norm, and the convolution that makes its numbers."""
-
-    node: Node
-    convolution: Node
-
-
 def centre_norms(graph: Graph) -> Graph:
     """The same graph, in which layer norms over few channels are convolutions."""
-    norms = {node.result.name: norm for node in graph if (norm := _find(graph, node))}
-    if not norms:
+    made_by = {node.result.name: made for node in graph if (made := _find(graph, node))}
+    if not made_by:
         return graph
     rewriter = Rewriter(graph)
     for node in graph:
-        norm = norms.get(node.result.name)
-        if norm is None:
+        convolution = made_by.get(node.result.name)
+        if convolution is None:
             rewriter.keep(node)
         else:
-            rewriter.replace(node.result, _centred(rewriter, norm))
+            rewriter.replace(node.result, _centred(rewriter, node, convolution))
     return simplify_movement(rewriter.finish())
 
 
-def _find(graph: Graph, node: Node) -> _Norm | None:
+def _find(graph: Graph, node: Node) -> Node | None:
     """The convolution of few channels that only this norm reads, moved last, cells apart."""
     if node.op != "layer_norm" or node.result.type.dtype != "f32":
         return None
@@ -61,7 +52,7 @@ def _find(graph: Graph, node: Node) -> _Norm | None:
     made = _made_for(graph, made.inputs[0])
     if made is None or made.op != "conv2d" or made.attributes["groups"] != 1:
         return None
-    return _Norm(node, made) if int(str(made.result.type.shape[1])) <= _FEW else None
+    return made if int(str(made.result.type.shape[1])) <= _FEW else None
 
 
 def _made_for(graph: Graph, value: Value) -> Node | None:
@@ -69,8 +60,7 @@ def _made_for(graph: Graph, value: Value) -> Node | None:
     return graph.producers().get(value.name) if graph.use_counts()[value.name] == 1 else None
 
 
-def _centred(rewriter: Rewriter, norm: _Norm) -> Value:
-    node, convolution = norm
+def _centred(rewriter: Rewriter, node: Node, convolution: Node) -> Value:
     exact = node.exact
     scale, shift = (rewriter.new(value) for value in node.inputs[1:])
     x, weight, *bias = (rewriter.new(value) for value in convolution.inputs)
@@ -86,9 +76,7 @@ def _centred(rewriter: Rewriter, norm: _Norm) -> Value:
     x = rewriter.emit("conv2d", x, weight, *bias, exact=exact, **convolution.attributes)
     square = rewriter.emit("mul", x, x, exact=exact)
     average = rewriter.constant(mean[:, :, None, None], "f32")
-    variance = rewriter.emit(
-        "conv2d", square, average, exact=exact, stride=(1, 1), padding=(0, 0), groups=1
-    )
+    variance = rewriter.emit("conv2d", square, average, exact=exact, **PLAIN)
     eps = rewriter.constant(np.array(node.attributes["eps"]), "f32")
     above = rewriter.emit("add", variance, eps, exact=exact)
     y = rewriter.emit("div", x, rewriter.emit("sqrt", above, exact=exact), exact=exact)
