@@ -152,10 +152,8 @@ def test_linear_maps_that_no_sum_alone_reads_stay(kind: str) -> None:
     x, row = builder.input("x", "f32[2,8,4,4]"), builder.input("row", "f32[8,1,1]")
     y = ops.linear(hidden, weight)
     moved = ops.transpose(y, 0, 3, 1, 2)
-    if kind == "no sum":
-        total = x * moved
-    else:
-        total = (row if kind == "a broadcast" else x) + moved
+    other = row if kind == "a broadcast" else x
+    total = other * moved if kind == "no sum" else other + moved
     total = total * moved if kind == "read twice" else total
     also = {"z": y} if kind == "an output" else {}
     graph = builder.finish({"y": total, **also})
