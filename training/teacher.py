@@ -70,14 +70,14 @@ def _windowed(at: Scope, x: Tensor, heads: int, window: int) -> Tensor:
     """Attention inside windows, with a learned score for each offset: [B, C, H, W]."""
     B, C, H, W = x.shape[0], width(x, 1), width(x, 2), width(x, 3)
     tokens = window * window
-    cut = partition(x.transpose(0, 2, 3, 1), window, window).reshape(-1, tokens, C)
+    cut = partition(x.transpose(0, 2, 3, 1), window, window)
     each = linear(at / "qkv", layer_norm(at / "norm", cut, eps=_EPS), 3 * C)
     each = each.reshape(-1, tokens, heads, 3 * C // heads)
     share = C // heads
     q, k, v = (each[..., i * share : (i + 1) * share].reshape(-1, tokens, C) for i in range(3))
     bias = at.weight("bias", heads, tokens, tokens)[None]
     y = linear(at / "proj", ops.attention(q, k, v, bias, heads=heads, scale=share**-0.5), C)
-    return unpartition(y.reshape(-1, window, window, C), B, H, W).transpose(0, 3, 1, 2)
+    return unpartition(y, window, window, B, H, W).transpose(0, 3, 1, 2)
 
 
 def _merge(at: Scope, x: Tensor, out: int, stride: int) -> Tensor:

@@ -8,6 +8,7 @@ from samgraph.engines.decompositions import decompose
 from samgraph.engines.openvino import engine
 from samgraph.engines.openvino.joined_sums import join_sums
 from samgraph.engines.openvino.narrow_norms import centre_norms
+from samgraph.engines.openvino.tokens import as_tokens
 from samgraph.graph import Array, Builder, Graph, TensorType
 from samgraph.graph.evaluation import evaluate_graph
 from samgraph.passes.fuse_linear_activation import fuse_linear_activation
@@ -159,6 +160,39 @@ def test_linear_maps_that_no_sum_alone_reads_stay(kind: str) -> None:
     graph = builder.finish({"y": total, **also})
 
     assert join_sums(graph) is graph
+
+
+def test_maps_with_their_channels_last_become_tokens() -> None:
+    builder = Builder("block")
+    x, place = builder.input("x", "f32[2,3,5,8]"), builder.param("place", "f32[1,3,5,8]")
+    scale, shift = (builder.param(name, "f32[8]") for name in ("scale", "shift"))
+    x = x + place
+    normal = ops.layer_norm(x, scale, shift, eps=1e-6)
+    graph = builder.finish(y=x + ops.linear(normal, builder.param("weight", "f32[8,8]")))
+
+    tokens = as_tokens(graph)
+
+    assert [node.op for node in tokens if node.op != "reshape"] == [node.op for node in graph]
+    assert {node.result.type.rank for node in tokens if node.op != "reshape"} == {3}
+    assert count(tokens, "reshape") == 3  # of the input, the param and the output
+    arrays = {"place": random(1, 3, 5, 8), "scale": random(8), "shift": random(8)}
+    check(graph, x=random(2, 3, 5, 8), weight=random(8, 8), **arrays)
+
+
+@pytest.mark.parametrize("kind", ["no norm is near", "a row", "any number", "three axes"])
+def test_other_maps_stay(kind: str) -> None:
+    builder = Builder("sum")
+    shapes = {"any number": "f32[N,3,5,8]", "three axes": "f32[2,15,8]"}
+    x = builder.input("x", shapes.get(kind, "f32[2,3,5,8]"))
+    other = builder.input("row", "f32[5,8]") if kind == "a row" else x
+    y = x + other
+    outputs = {"y": y}
+    if kind != "no norm is near":
+        flat = y.reshape(-1, 8) if kind == "a row" else y
+        outputs["z"] = ops.linear(flat, builder.param("weight", "f32[8,8]"))
+    graph = builder.finish(outputs)
+
+    assert as_tokens(graph) is graph
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7])

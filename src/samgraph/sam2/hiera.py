@@ -3,8 +3,9 @@
     image -> patches + position -> blocks in four stages -> one feature map for each stage
 
 A block is attention, in windows or global, then an MLP, both with a shortcut. The first block
-of a stage halves the grid: its queries are max-pooled 2 x 2, and its width doubles. Windows that
-do not divide the grid are padded with zeros after the norm; padded tokens take part.
+of a stage halves the grid: its queries and its shortcut are max-pooled 2 x 2, and its width
+doubles. Windows that do not divide the grid are padded with zeros after the norm; padded tokens
+take part.
 
 Shapes: B images, H W grid, C channels, T tokens of a window.
 """
@@ -67,27 +68,30 @@ def block(
     at: Scope, x: Tensor, channels: int, heads: int, window: int, pools: bool, mlp_ratio: int
 ) -> Tensor:
     """One block: [B, H, W, C] -> [B, H, W, C], or [B, H/2, W/2, 2C] where it pools."""
+    B, H, W = x.shape[0], width(x, 1), width(x, 2)
+    h, w = (window, window) if window else (H, W)
     normal = layer_norm(at / "norm1", x, eps=_EPS)
-    shortcut = pool(linear(at / "proj", normal, channels)) if pools else x
-    x = shortcut + windowed_attention(at / "attn", normal, channels, heads, window, pools)
+    windows = partition(normal, h, w, quads=pools)
+    y = attention(at / "attn", windows, channels, heads, pools)
+    if pools:
+        y = y + pool(linear(at / "proj", windows, channels))
+        x = unpartition(y, h // 2, w // 2, B, H // 2, W // 2)
+    else:
+        x = x + unpartition(y, h, w, B, H, W)
     hidden = layer_norm(at / "norm2", x, eps=_EPS)
     return x + mlp(at / "mlp", hidden, (channels * mlp_ratio, channels), gelu=True)
 
 
-def windowed_attention(
-    at: Scope, x: Tensor, channels: int, heads: int, window: int, pools: bool
-) -> Tensor:
-    """Attention inside each window, or over the whole map when `window` is 0."""
-    H, W = width(x, 1), width(x, 2)
-    h, w = (window, window) if window else (H, W)
-    q, k, v = projections(at / "qkv", partition(x, h, w), channels)
-    tokens = h * w
+def attention(at: Scope, x: Tensor, channels: int, heads: int, pools: bool) -> Tensor:
+    """Attention inside each window: [n, T, C] or, to pool, [n, 4, T/4, C] -> [n, T or T/4, C].
+
+    The order of its tokens is all the same to it, so that pooled windows stay in quads.
+    """
+    q, k, v = projections(at / "qkv", x, channels)
     if pools:
-        q, h, w, H, W = pool(q), h // 2, w // 2, H // 2, W // 2
-    q, k, v = q.reshape(-1, h * w, channels), *(y.reshape(-1, tokens, channels) for y in (k, v))
+        q, k, v = pool(q), *(y.reshape(x.shape[0], -1, channels) for y in (k, v))
     y = ops.attention(q, k, v, heads=heads, scale=(channels // heads) ** -0.5)
-    y = linear(at / "proj", y, channels)
-    return unpartition(y.reshape(-1, h, w, channels), x.shape[0], H, W)
+    return linear(at / "proj", y, channels)
 
 
 def projections(at: Scope, x: Tensor, channels: int) -> list[Tensor]:
@@ -98,6 +102,5 @@ def projections(at: Scope, x: Tensor, channels: int) -> list[Tensor]:
 
 
 def pool(x: Tensor) -> Tensor:
-    """The largest of each 2 x 2: [B, H, W, C] -> [B, H/2, W/2, C]."""
-    quads = x.reshape(x.shape[0], width(x, 1) // 2, 2, width(x, 2) // 2, 2, width(x))
-    return ops.reduce(quads, (2, 4), how="max")
+    """The largest of each quad: [n, 4, T/4, C] -> [n, T/4, C]."""
+    return ops.reduce(x, (1,), how="max")

@@ -9,8 +9,7 @@ from samgraph import ops
 from samgraph.graph import Array, Scope, Tensor
 from samgraph.sam2 import graphs, hiera, mask_decoder, memory_attention, positions, two_way
 from samgraph.sam2.config import Sam2Config
-from samgraph.sam2.layers import layer_norm, linear, mlp, width
-from samgraph.sam2.windows import partition, unpartition
+from samgraph.sam2.layers import width
 from tests.sam2.faults.planting import Patch, fault, resize_otherwise, wrap
 
 # The trunk: `test2` has windows that do not divide the map, and two heads.
@@ -56,37 +55,38 @@ def global_blocks_in_windows(patch: Patch) -> None:
 def padding_after_the_projection(patch: Patch) -> None:
     """Padded tokens have keys and values of zero, not of the bias."""
 
-    def attention(
-        at: Scope, x: Tensor, channels: int, heads: int, window: int, pools: bool
-    ) -> Tensor:
-        H, W = width(x, 1), width(x, 2)
-        h, w = (window, window) if window else (H, W)
-        qkv = partition(linear(at / "qkv", x, 3 * channels), h, w)
-        q, k, v = (qkv[..., i * channels : (i + 1) * channels] for i in range(3))
-        tokens = h * w
-        if pools:
-            q, h, w, H, W = hiera.pool(q), h // 2, w // 2, H // 2, W // 2
-        q = q.reshape(-1, h * w, channels)
-        k, v = (y.reshape(-1, tokens, channels) for y in (k, v))
-        y = ops.attention(q, k, v, heads=heads, scale=(channels // heads) ** -0.5)
-        y = linear(at / "proj", y, channels)
-        return unpartition(y.reshape(-1, h, w, channels), x.shape[0], H, W)
+    inside: list[Tensor] = []
 
-    patch.setattr(hiera, "windowed_attention", attention)
+    def cut(original: Any, x: Tensor, *window: int, **named: bool) -> Any:
+        inside[:] = [original(x[..., :1] * 0.0 + 1.0, *window, **named)]
+        return original(x, *window, **named)
+
+    def projections(original: Any, *given: Any) -> list[Tensor]:
+        return [y * inside[0] for y in original(*given)]
+
+    wrap(patch, hiera, "partition", cut)
+    wrap(patch, hiera, "projections", projections)
 
 
 @fault("encoder", config="test2")
 def a_shortcut_from_the_input_before_its_norm(patch: Patch) -> None:
-    def block(
-        at: Scope, x: Tensor, channels: int, heads: int, window: int, pools: bool, ratio: int
-    ) -> Tensor:
-        normal = layer_norm(at / "norm1", x, eps=1e-6)
-        shortcut = hiera.pool(linear(at / "proj", x, channels)) if pools else x
-        x = shortcut + hiera.windowed_attention(at / "attn", normal, channels, heads, window, pools)
-        hidden = layer_norm(at / "norm2", x, eps=1e-6)
-        return x + mlp(at / "mlp", hidden, (channels * ratio, channels), gelu=True)
+    before: list[Tensor] = []
 
-    patch.setattr(hiera, "block", block)
+    def norm(original: Any, at: Scope, x: Tensor, **named: float) -> Any:
+        before[:] = [x]
+        return original(at, x, **named)
+
+    def cut(original: Any, x: Tensor, *window: int, **named: bool) -> Any:
+        before[:] = [original(before[0], *window, **named)]
+        return original(x, *window, **named)
+
+    def straight(original: Any, at: Scope, x: Tensor, channels: int) -> Any:
+        is_shortcut = at.path.endswith(".proj.") and not at.path.endswith(".attn.proj.")
+        return original(at, before[0] if is_shortcut else x, channels)
+
+    wrap(patch, hiera, "layer_norm", norm)
+    wrap(patch, hiera, "partition", cut)
+    wrap(patch, hiera, "linear", straight)
 
 
 @fault("encoder", config="test2")

@@ -24,6 +24,7 @@ from samgraph.engines.openvino.program import (
 )
 from samgraph.engines.openvino.segments import Segment, cut, whole
 from samgraph.engines.openvino.symbols import SymbolTable
+from samgraph.engines.openvino.tokens import as_tokens
 from samgraph.engines.protocol import Decomposition, EngineOptions
 from samgraph.errors import EngineError
 from samgraph.graph.dims import evaluate, product
@@ -62,10 +63,10 @@ class OpenVinoEngine:
         """Build a model for each segment and compile it."""
         before = _resident()
         if options.precision == "fp32":
-            graph, weights = fold_params(join_sums(centre_norms(graph)), weights)
+            graph, weights = fold_params(as_tokens(join_sums(centre_norms(graph))), weights)
             segments = [whole(graph)]
         else:
-            graph = make_masks(graph)
+            graph = as_tokens(make_masks(graph))
             segments = cut(graph)
         models = []
         for segment in segments:
