@@ -6,7 +6,7 @@ import pytest
 from samgraph import ops
 from samgraph.engines.decompositions import decompose
 from samgraph.engines.openvino import engine
-from samgraph.engines.openvino.joined_sums import join_sums
+from samgraph.engines.openvino.linear_maps import convolve
 from samgraph.engines.openvino.narrow_norms import centre_norms
 from samgraph.engines.openvino.tokens import as_tokens
 from samgraph.graph import Array, Builder, Graph, TensorType
@@ -117,49 +117,43 @@ def test_norms_of_what_is_not_only_theirs_stay(kind: str) -> None:
     assert centre_norms(graph) is graph
 
 
-def residual(batch: int | str = 2, last: tuple[int, int] = (1, 2), gelu: bool = False) -> Graph:
+def linear(shape: str, *, gelu: bool = False, moved: bool = False) -> Graph:
+    builder = Builder("linear")
+    weight, bias = builder.param("weight", "f32[5,6]"), builder.param("bias", "f32[5]")
+    y = ops.linear(builder.input("x", f"f32[{shape},6]"), weight, bias)
+    y = ops.transpose(y, 0, 3, 1, 2) if moved else y
+    return fuse_linear_activation(builder.finish(y=ops.gelu(y) if gelu else y))
+
+
+@pytest.mark.parametrize("shape", ["257", "3,86", "1,331", "2,8,16", "2,2,8,8"])
+def test_a_linear_map_of_many_places_becomes_a_convolution(shape: str) -> None:
+    graph = linear(shape)
+
+    assert (count(convolve(graph), "linear"), count(convolve(graph), "conv2d")) == (0, 1)
+    arrays = {"weight": random(5, 6), "bias": random(5)}
+    check(graph, x=random(*map(int, shape.split(",")), 6), **arrays)
+
+
+def test_added_to_an_image_it_is_not_moved() -> None:
     builder = Builder("residual")
-    hidden = builder.input("hidden", f"f32[{batch},5,5,16]")
-    weight, bias = builder.param("weight", "f32[5,16]"), builder.param("bias", "f32[5]")
-    y = ops.linear(hidden, weight, bias)
-    moved = ops.transpose(ops.gelu(y) if gelu else y, 0, 3, *last)
-    return fuse_linear_activation(builder.finish(y=builder.input("x", moved.type) + moved))
+    hidden, weight = builder.input("hidden", "f32[2,16,8,6]"), builder.param("weight", "f32[5,6]")
+    moved = ops.transpose(ops.linear(hidden, weight), 0, 3, 1, 2)
+    graph = builder.finish(y=builder.input("x", moved.type) + moved)
 
+    joined = convolve(graph)
 
-def test_a_linear_map_that_is_added_to_an_image_becomes_a_convolution() -> None:
-    graph = residual()
-
-    joined = join_sums(graph)
-
-    assert (count(joined, "linear"), count(joined, "conv2d")) == (0, 1)
-    arrays = {"weight": random(5, 16), "bias": random(5)}
-    check(graph, hidden=random(2, 5, 5, 16), x=random(2, 5, 5, 5), **arrays)
+    assert [node.op for node in joined] == ["transpose", "reshape", "conv2d", "add"]
+    check(graph, hidden=random(2, 16, 8, 6), x=random(2, 5, 16, 8), weight=random(5, 6))
 
 
 @pytest.mark.parametrize(
     "graph",
-    [residual(last=(2, 1)), residual(gelu=True), residual("N")],
-    ids=["turned otherwise", "activated", "any number of images"],
+    [linear("255"), linear("N,256"), linear("256", gelu=True), linear("1,16,16", moved=True)],
+    ids=["few places", "any number", "activated", "an output with its channels second"],
 )
 def test_other_linear_maps_stay(graph: Graph) -> None:
     assert count(graph, "linear") == 1
-    assert join_sums(graph) is graph
-
-
-@pytest.mark.parametrize("kind", ["no sum", "a broadcast", "read twice", "an output"])
-def test_linear_maps_that_no_sum_alone_reads_stay(kind: str) -> None:
-    builder = Builder("alone")
-    hidden, weight = builder.input("hidden", "f32[2,4,4,16]"), builder.param("weight", "f32[8,16]")
-    x, row = builder.input("x", "f32[2,8,4,4]"), builder.input("row", "f32[8,1,1]")
-    y = ops.linear(hidden, weight)
-    moved = ops.transpose(y, 0, 3, 1, 2)
-    other = row if kind == "a broadcast" else x
-    total = other * moved if kind == "no sum" else other + moved
-    total = total * moved if kind == "read twice" else total
-    also = {"z": y} if kind == "an output" else {}
-    graph = builder.finish({"y": total, **also})
-
-    assert join_sums(graph) is graph
+    assert convolve(graph) is graph
 
 
 def test_maps_with_their_channels_last_become_tokens() -> None:

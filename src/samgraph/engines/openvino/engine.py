@@ -11,7 +11,7 @@ import openvino
 from openvino import opset15
 
 from samgraph.engines.decompositions import axial_rope, layer_norm_2d, resize_by_weights
-from samgraph.engines.openvino.joined_sums import join_sums
+from samgraph.engines.openvino.linear_maps import convolve
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
 from samgraph.engines.openvino.masks import make_masks
 from samgraph.engines.openvino.narrow_norms import centre_norms
@@ -63,7 +63,7 @@ class OpenVinoEngine:
         """Build a model for each segment and compile it."""
         before = _resident()
         if options.precision == "fp32":
-            graph, weights = fold_params(as_tokens(join_sums(centre_norms(graph))), weights)
+            graph, weights = fold_params(as_tokens(convolve(centre_norms(graph))), weights)
             segments = [whole(graph)]
         else:
             graph = as_tokens(make_masks(graph))
