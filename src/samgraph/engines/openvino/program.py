@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import openvino
+
 from samgraph.engines.protocol import MemoryUsage
 from samgraph.errors import EngineError
 from samgraph.graph.types import Array
@@ -53,20 +56,36 @@ class Stage:
 
     def __init__(self, plan: StagePlan, compiled: Any) -> None:
         self.compiled = compiled
-        self._inputs, self._outputs = plan.inputs, tuple(enumerate(plan.outputs))
+        self._inputs, self._outputs = plan.inputs, plan.outputs
+        self._fixed = tuple(_fixed(port) for port in compiled.outputs)
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run(self, values: dict[str, Array]) -> None:
-        """Read the inputs from `values` and put the outputs there, in memory of their own."""
+        """Read the inputs from `values` and put the outputs there, in memory of their own.
+
+        What has a known size OpenVINO writes there itself; the rest is copied.
+        """
         try:
             request = self._idle.get_nowait()
         except queue.Empty:
             request = self.compiled.create_infer_request()
         arrays = [values[name] for name in self._inputs]
+        made = [None if fixed is None else np.empty(*fixed) for fixed in self._fixed]
+        for place, array in enumerate(made):
+            if array is not None:
+                request.set_output_tensor(place, openvino.Tensor(array, shared_memory=True))
         results = request.infer(arrays, share_inputs=True, share_outputs=True)
-        for place, name in self._outputs:
-            values[name] = results[place].copy()
+        for place, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
+            values[name] = results[place].copy() if array is None else array
         self._idle.put(request)
+
+
+def _fixed(port: Any) -> tuple[tuple[int, ...], Any] | None:
+    """The shape and dtype of an output that has the same in every run, and is not empty."""
+    shape = port.get_partial_shape()
+    if shape.is_dynamic or 0 in (sides := tuple(shape.to_shape())):
+        return None
+    return sides, port.get_element_type().to_dtype()
 
 
 class OpenVinoProgram:
