@@ -8,6 +8,7 @@ from samgraph.engines.decompositions import decompose
 from samgraph.engines.openvino import engine
 from samgraph.engines.openvino.linear_maps import convolve
 from samgraph.engines.openvino.narrow_norms import centre_norms
+from samgraph.engines.openvino.plain_norms import absorb_norms
 from samgraph.engines.openvino.tokens import as_tokens
 from samgraph.graph import Array, Builder, Graph, TensorType
 from samgraph.graph.evaluation import evaluate_graph
@@ -115,6 +116,46 @@ def test_norms_of_what_is_not_only_theirs_stay(kind: str) -> None:
     graph = builder.finish(outputs | {"z": y} if kind == "read twice" else outputs)
 
     assert centre_norms(graph) is graph
+
+
+def normed(kind: str) -> Graph:
+    """Two linear maps of a layer norm, one of them of what is moved; and what `kind` says."""
+    builder = Builder("normed")
+    x = builder.input("x", "f32[N,4,6,8]")
+    scale, shift = (builder.param(name, "f32[8]") for name in ("scale", "shift"))
+    weight, bias = builder.param("weight", "f32[5,8]"), builder.param("bias", "f32[5]")
+    y = ops.layer_norm(x, scale, shift, eps=1e-6)
+    moved = {
+        "padded": ops.pad(y, (0, 0, 0, 0), (0, 1, 0, 0)),
+        "turned": ops.transpose(y, 0, 1, 3, 2).reshape(-1, 6, 8),
+        "cut": y.reshape(-1, 4, 6, 2, 4).reshape(-1, 8),
+    }.get(kind, y.reshape(-1, 2, 2, 6, 8).transpose(0, 2, 1, 3, 4))
+    first, second = ops.linear(y, weight, bias), ops.gelu(ops.linear(moved, weight))
+    also = {"z": y} if kind == "an output" else {"z": y + 1.0} if kind == "added to" else {}
+    return fuse_linear_activation(builder.finish({"y": first, "second": second, **also}))
+
+
+def test_linear_maps_take_up_the_weights_of_a_norm() -> None:
+    graph = normed("plain")
+    arrays = {name: random(*shape) for name, shape in (("scale", (8,)), ("weight", (5, 8)))}
+    arrays |= {"x": random(2, 4, 6, 8), "shift": random(8) + 1, "bias": random(5)}
+    sizes = {"N": 2}
+
+    plain = absorb_norms(graph)
+
+    (norm,) = (node for node in plain if node.op == "layer_norm")
+    assert not {value.name for value in norm.inputs} & {"scale", "shift"}
+    expected, actual = (evaluate_graph(each, arrays, sizes) for each in (graph, plain))
+    assert disagreement(actual["y"], expected["y"]) is None
+    assert disagreement(actual["second"], expected["second"]) is None
+    check(graph, **arrays)
+
+
+@pytest.mark.parametrize("kind", ["padded", "turned", "cut", "an output", "added to"])
+def test_norms_that_something_else_reads_keep_their_weights(kind: str) -> None:
+    graph = normed(kind)
+
+    assert absorb_norms(graph) is graph
 
 
 def linear(shape: str, *, gelu: bool = False, moved: bool = False) -> Graph:

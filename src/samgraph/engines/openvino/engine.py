@@ -15,6 +15,7 @@ from samgraph.engines.openvino.linear_maps import convolve
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
 from samgraph.engines.openvino.masks import make_masks
 from samgraph.engines.openvino.narrow_norms import centre_norms
+from samgraph.engines.openvino.plain_norms import absorb_norms
 from samgraph.engines.openvino.program import (
     OpenVinoProgram,
     Plan,
@@ -31,6 +32,7 @@ from samgraph.graph.dims import evaluate, product
 from samgraph.graph.graph import Graph, Value
 from samgraph.graph.types import Array, DType, numpy_dtype
 from samgraph.passes.fold_constants import fold_params
+from samgraph.passes.simplify_movement import simplify_movement
 
 _LACKS: dict[str, Decomposition] = {
     "axial_rope": axial_rope,
@@ -62,6 +64,7 @@ class OpenVinoEngine:
     ) -> OpenVinoProgram:
         """Build a model for each segment and compile it."""
         before = _resident()
+        graph = absorb_norms(simplify_movement(graph))
         if options.precision == "fp32":
             graph, weights = fold_params(as_tokens(convolve(centre_norms(graph))), weights)
             segments = [whole(graph)]
