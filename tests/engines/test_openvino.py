@@ -55,8 +55,10 @@ def test_outputs_are_the_callers_own_arrays() -> None:
         first = compiled.run(x=given_array)
         for array in first.values():
             array += 100  # each is writable, and nobody else's
+        kept = {name: array.tolist() for name, array in first.items()}
         second = compiled.run(x=given_array)
 
+        assert {name: array.tolist() for name, array in first.items()} == kept
         np.testing.assert_array_equal(given_array, [1, 2, 3])
         assert {name: array.tolist() for name, array in second.items()} == {
             "y": [1, 2, 3], "again": [1, 2, 3], "x": [1, 2, 3], "w": [5] * 3, "fixed": [1] * 3,
