@@ -65,12 +65,10 @@ class OpenVinoEngine:
         """Build a model for each segment and compile it."""
         before = _resident()
         graph = absorb_norms(simplify_movement(graph))
-        if options.precision == "fp32":
-            graph, weights = fold_params(as_tokens(convolve(centre_norms(graph))), weights)
-            segments = [whole(graph)]
-        else:
-            graph = as_tokens(make_masks(graph))
-            segments = cut(graph)
+        fp32 = options.precision == "fp32"
+        graph = convolve(centre_norms(graph)) if fp32 else make_masks(graph)
+        graph, weights = fold_params(as_tokens(graph), weights)
+        segments = [whole(graph)] if fp32 else cut(graph)
         models = []
         for segment in segments:
             with _COMPILING:
