@@ -1,6 +1,6 @@
 """The tool passes are written with: copies a graph node by node, with replacements."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from operator import is_
 
 import numpy as np
@@ -75,6 +75,17 @@ class Rewriter:
         self._nodes.append(node)
         self._made[node.result.name] = node
         return node.result
+
+
+def rewrite(graph: Graph, wanted: Container[str], make: Callable[[Rewriter, Node], Value]) -> Graph:
+    """The graph with what `make` makes of each node whose result is `wanted`, by name."""
+    rewriter = Rewriter(graph)
+    for node in graph:
+        if node.result.name in wanted:
+            rewriter.replace(node.result, make(rewriter, node))
+        else:
+            rewriter.keep(node)
+    return rewriter.finish()
 
 
 def _needed(nodes: list[Node], outputs: Outputs) -> tuple[Node, ...]:

@@ -14,9 +14,9 @@ channels would be moved about. In float32 only, where it was measured.
 """
 
 from samgraph.graph.dims import Shape, evaluate, product
-from samgraph.graph.graph import Graph, Node
+from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND, PLAIN
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.rewriter import Rewriter, rewrite
 from samgraph.passes.simplify_movement import simplify_movement
 
 _MANY = 256
@@ -31,20 +31,7 @@ def convolve(graph: Graph) -> Graph:
     wide -= {node.inputs[0].name for node in moves}
     if not wide:
         return graph
-    rewriter = Rewriter(graph)
-    for node in graph:
-        if node.result.name not in wide:
-            rewriter.keep(node)
-            continue
-        x, weight, *bias = (rewriter.new(value) for value in node.inputs)
-        image = rewriter.emit("reshape", x, exact=node.exact, shape=_grid(x.type.shape))
-        image = rewriter.emit("transpose", image, exact=node.exact, axes=CHANNELS_SECOND)
-        kernel = rewriter.emit("reshape", weight, shape=(*weight.type.shape, 1, 1))
-        y = rewriter.emit("conv2d", image, kernel, *bias, exact=node.exact, **PLAIN)
-        y = rewriter.emit("transpose", y, exact=node.exact, axes=CHANNELS_LAST)
-        y = rewriter.emit("reshape", y, exact=node.exact, shape=node.result.type.shape)
-        rewriter.replace(node.result, y)
-    return simplify_movement(rewriter.finish())
+    return simplify_movement(rewrite(graph, wide, _convolution))
 
 
 def _is_wide(node: Node) -> bool:
@@ -53,6 +40,16 @@ def _is_wide(node: Node) -> bool:
     if node.op != "linear" or node.attributes.get("activation", "none") != "none":
         return False
     return not type.symbols and evaluate(product(type.shape[:-1]), {}) >= _MANY
+
+
+def _convolution(rewriter: Rewriter, node: Node) -> Value:
+    x, weight, *bias = (rewriter.new(value) for value in node.inputs)
+    image = rewriter.emit("reshape", x, exact=node.exact, shape=_grid(x.type.shape))
+    image = rewriter.emit("transpose", image, exact=node.exact, axes=CHANNELS_SECOND)
+    kernel = rewriter.emit("reshape", weight, shape=(*weight.type.shape, 1, 1))
+    y = rewriter.emit("conv2d", image, kernel, *bias, exact=node.exact, **PLAIN)
+    y = rewriter.emit("transpose", y, exact=node.exact, axes=CHANNELS_LAST)
+    return rewriter.emit("reshape", y, exact=node.exact, shape=node.result.type.shape)
 
 
 def _grid(shape: Shape) -> Shape:

@@ -10,23 +10,19 @@ mask that a node of the same model has made is right. So a zero is added that on
 """
 
 from samgraph.graph.graph import Graph, Node, Value
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.rewriter import Rewriter, rewrite
 
 
 def make_masks(graph: Graph) -> Graph:
     """The same graph, in which a node beside each attention makes its mask; not for exact ones."""
-    if not any(_is_masked(node) for node in graph):
-        return graph
-    rewriter = Rewriter(graph)
-    for node in graph:
-        if not _is_masked(node):
-            rewriter.keep(node)
-            continue
-        *parts, mask = (rewriter.new(value) for value in node.inputs)
-        made = rewriter.emit("add", mask, _zero(rewriter, parts))
-        fused = rewriter.emit("attention", *parts, made, exact=node.exact, **node.attributes)
-        rewriter.replace(node.result, fused)
-    return rewriter.finish()
+    masked = {node.result.name for node in graph if _is_masked(node)}
+    return rewrite(graph, masked, _with_made_mask) if masked else graph
+
+
+def _with_made_mask(rewriter: Rewriter, node: Node) -> Value:
+    *parts, mask = (rewriter.new(value) for value in node.inputs)
+    made = rewriter.emit("add", mask, _zero(rewriter, parts))
+    return rewriter.emit("attention", *parts, made, exact=node.exact, **node.attributes)
 
 
 def _is_masked(node: Node) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from samgraph.graph.dims import product
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, PLAIN
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.rewriter import Rewriter, rewrite
 from samgraph.passes.simplify_movement import simplify_movement
 
 _FEW = 16
@@ -28,14 +28,11 @@ def centre_norms(graph: Graph) -> Graph:
     made_by = {node.result.name: made for node in graph if (made := _find(graph, node))}
     if not made_by:
         return graph
-    rewriter = Rewriter(graph)
-    for node in graph:
-        convolution = made_by.get(node.result.name)
-        if convolution is None:
-            rewriter.keep(node)
-        else:
-            rewriter.replace(node.result, _centred(rewriter, node, convolution))
-    return simplify_movement(rewriter.finish())
+
+    def centre(rewriter: Rewriter, node: Node) -> Value:
+        return _centred(rewriter, node, made_by[node.result.name])
+
+    return simplify_movement(rewrite(graph, made_by, centre))
 
 
 def _find(graph: Graph, node: Node) -> Node | None:

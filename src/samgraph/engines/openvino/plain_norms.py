@@ -12,8 +12,8 @@ padding has no shift.
 
 import numpy as np
 
-from samgraph.graph.graph import Graph, Node
-from samgraph.passes.rewriter import Rewriter
+from samgraph.graph.graph import Graph, Node, Value
+from samgraph.passes.rewriter import Rewriter, rewrite
 
 
 def absorb_norms(graph: Graph) -> Graph:
@@ -21,25 +21,22 @@ def absorb_norms(graph: Graph) -> Graph:
     norms = _norms(graph)
     if not norms:
         return graph
-    plain = {node.result.name for node in norms.values()}
-    rewriter = Rewriter(graph)
-    for node in graph:
-        inputs = [rewriter.new(value) for value in node.inputs]
+    plain = {norm.result.name for norm in norms.values()}
+
+    def without_weights(rewriter: Rewriter, node: Node) -> Value:
+        x, *weights = (rewriter.new(value) for value in node.inputs)
         if node.result.name in plain:
-            channels = int(str(node.inputs[1].type.shape[0]))
-            inputs[1:] = (rewriter.constant(make(channels), "f32") for make in (np.ones, np.zeros))
-        elif node.result.name in norms:
+            channels = int(str(weights[0].type.shape[0]))
+            weights = [rewriter.constant(make(channels), "f32") for make in (np.ones, np.zeros)]
+        else:
             scale, shift = map(rewriter.new, norms[node.result.name].inputs[1:])
-            x, weight, *bias = inputs
+            weight, *bias = weights
             moved = rewriter.emit("linear", shift, weight)
             moved = rewriter.emit("add", *bias, moved) if bias else moved
-            inputs = [x, rewriter.emit("mul", weight, scale), moved]
-        else:
-            rewriter.keep(node)
-            continue
-        y = rewriter.emit(node.op, *inputs, exact=node.exact, **node.attributes)
-        rewriter.replace(node.result, y)
-    return rewriter.finish()
+            weights = [rewriter.emit("mul", weight, scale), moved]
+        return rewriter.emit(node.op, x, *weights, exact=node.exact, **node.attributes)
+
+    return rewrite(graph, plain | norms.keys(), without_weights)
 
 
 def _norms(graph: Graph) -> dict[str, Node]:
