@@ -81,15 +81,10 @@ def _with_channel_bias(y: Output, bias: Sequence[Output]) -> Output:
     return opset15.add(y, opset15.reshape(bias[0], _numbers([1, -1, 1, 1]), False))
 
 
-def _layer_norm(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    """With more than three axes OpenVINO has no kernel for it, so images become tokens."""
+def _layer_norm(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     x, scale, shift = inputs
-    type = node.result.type
-    if type.rank > 3:
-        x = opset15.reshape(x, _numbers([1, -1, _known(type.shape[-1])]), False)
     normal = opset15.mvn(x, _numbers([-1]), True, _attribute(node, "eps"), "inside_sqrt")
-    y = opset15.add(opset15.multiply(normal, scale), shift)
-    return opset15.reshape(y, symbols.shape(type.shape), False) if type.rank > 3 else y
+    return opset15.add(opset15.multiply(normal, scale), shift)
 
 
 def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
