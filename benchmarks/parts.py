@@ -81,9 +81,9 @@ def serve_samgraph(model_name: str, threads: int) -> None:
     inputs = {
         "image_encoder": {"image": _random(1, 3, 1024, 1024)},
         "decode": {
-            "embedding": _random(1, 256, 64, 64),
-            "fine_0": _random(1, 32, 256, 256),
-            "fine_1": _random(1, 64, 128, 128),
+            "embedding": _map(256, 64),
+            "fine_0": _map(32, 256),
+            "fine_1": _map(64, 128),
             "points": np.full((1, 1, 2), 500, np.float32),
             "labels": np.ones((1, 1), np.int64),
             "mask": np.zeros((1, 1, 256, 256), np.float32),
@@ -92,13 +92,13 @@ def serve_samgraph(model_name: str, threads: int) -> None:
             "multimask": np.ones(1, bool),
         },
         "memory_encoder": {
-            "embedding": _random(1, 256, 64, 64),
+            "embedding": _map(256, 64),
             "mask": _random(1, 1, 256, 256),
             "object_score": np.ones((1, 1), np.float32),
             "binary": np.zeros(1, bool),
         },
         "memory_attention": {
-            "embedding": _random(1, 256, 64, 64),
+            "embedding": _map(256, 64),
             "memory": _random(1, 7, 4096, 64),
             "slots": np.arange(7)[None],
             "pointers": _random(1, 16, 256),
@@ -148,6 +148,11 @@ def serve_torch(model_name: str, threads: int) -> None:
             ),
         }
     )
+
+
+def _map(channels: int, side: int) -> np.ndarray:
+    """A map [1, C, H, W] as the image encoder leaves it: with its channels last in memory."""
+    return _random(1, side, side, channels).transpose(0, 3, 1, 2)
 
 
 def _random(*shape: int) -> np.ndarray:

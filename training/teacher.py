@@ -114,8 +114,8 @@ def decode_graph(config: Sam2Config = CONFIG) -> Graph:
     at = builder.scope()
     encoder, decoder = at / "prompt_encoder", at / "mask_decoder"
     dense = ops.where(
-        has_mask.reshape(N, 1, 1, 1),
-        prompts.mask(encoder, config, mask),
+        has_mask.reshape(N, 1, 1),
+        to_tokens(prompts.mask(encoder, config, mask)),
         prompts.no_mask(encoder, config),
     )
     sparse = prompts.embed_points(encoder, config, points, labels)
@@ -131,7 +131,7 @@ def decode_graph(config: Sam2Config = CONFIG) -> Graph:
         decoder / "transformer",
         config,
         ops.concat([ops.expand(start[None], N, 5, C), sparse], axis=1),
-        to_tokens(embedding + dense),
+        to_tokens(embedding) + dense,
         prompts.dense_positions(encoder, config),
         ops.pad(hidden, (0, 5), (0, 0)).reshape(N, 1, 1, labels.shape[1] + 5),
     )

@@ -99,9 +99,10 @@ def dense(golden: Golden, bench: Bench) -> Named:
 
 def _dense(at: Scope, config: Sam2Config, mask: Tensor) -> dict[str, Tensor]:
     scope, grid = at / "sam_prompt_encoder", config.grid
+    none = prompts.no_mask(scope, config)
     return {
         "pe_mask_dense": prompts.mask(scope, config, mask),
-        "pe_none_dense": ops.expand(prompts.no_mask(scope, config), 1, config.channels, grid, grid),
+        "pe_none_dense": to_image(ops.expand(none, 1, grid**2, config.channels), grid, grid),
         "pe_dense_pe": to_image(prompts.dense_positions(scope, config), grid, grid),
     }
 

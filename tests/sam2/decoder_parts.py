@@ -182,19 +182,21 @@ def _insides(
     """Every step of the decoder, for points that are all there."""
     encoder, scope, count = at / "sam_prompt_encoder", at / "sam_mask_decoder", points.shape[0]
     given = prompts.mask(encoder, config, mask)
-    wanted = has_mask.reshape(count, 1, 1, 1)
-    image = embedding + ops.where(wanted, given, prompts.no_mask(encoder, config))
+    wanted = has_mask.reshape(count, 1, 1)
+    dense = ops.where(wanted, to_tokens(given), prompts.no_mask(encoder, config))
+    image = to_tokens(embedding) + dense
     sparse = prompts.points(encoder, config, points, labels)
     positions = prompts.dense_positions(encoder, config)
     tokens, seen = two_way(
         scope / "transformer",
         config,
         start_tokens(scope, config, sparse),
-        to_tokens(image),
+        image,
         positions,
         None,
     )
-    decoded = mask_decoder.decode(scope, config, image, (fine_0, fine_1), sparse, positions)
+    fine = mask_decoder.fine_cells(config, fine_0, fine_1)
+    decoded = mask_decoder.decode(scope, config, image, fine, sparse, positions)
     steadiness = mask_decoder.stability(decoded.masks)
     best = mask_decoder.best_place(decoded, multimask, steadiness)[:, None]
     return {

@@ -70,17 +70,19 @@ def _decoder(
 ) -> dict[str, Tensor]:
     encoder, scope = at / "sam_prompt_encoder", at / "sam_mask_decoder"
     dense = prompts.mask(encoder, config, mask)
+    cells = to_tokens(image + dense)
     sparse = prompts.points(encoder, config, xy, labels)
     positions = prompts.dense_positions(encoder, config)
     tokens, seen = two_way(
         scope / "transformer",
         config,
         start_tokens(scope, config, sparse),
-        to_tokens(image + dense),
+        cells,
         positions,
         None,
     )
-    decoded = mask_decoder.decode(scope, config, image + dense, (fine_0, fine_1), sparse, positions)
+    fine = mask_decoder.fine_cells(config, fine_0, fine_1)
+    decoded = mask_decoder.decode(scope, config, cells, fine, sparse, positions)
     return {
         "pe_quiet_dense": dense,
         "dec_quiet_tokens_out": tokens,

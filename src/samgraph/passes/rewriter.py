@@ -65,11 +65,14 @@ class Rewriter:
         if new is not old:
             self._moved[old.name] = new
 
-    def finish(self) -> Graph:
-        """The new graph, without nodes nobody reads, its values numbered again."""
-        outputs = tuple((name, self.new(value)) for name, value in self.graph.outputs)
-        graph = self.graph
-        return renumber(graph, _needed(self._nodes, outputs), outputs)
+    def finish(self, outputs: Outputs | None = None) -> Graph:
+        """The new graph, without nodes nobody reads, its values numbered again.
+
+        `outputs` are values of the new graph, where others are to leave it than before.
+        """
+        if outputs is None:
+            outputs = tuple((name, self.new(value)) for name, value in self.graph.outputs)
+        return renumber(self.graph, _needed(self._nodes, outputs), outputs)
 
     def _append(self, node: Node) -> Value:
         self._nodes.append(node)

@@ -118,10 +118,8 @@ def _inputs(
     """The inputs of the `decode` graph."""
     count, side = len(prompts), core.config.mask_size
     features = {
-        name: np.concatenate([getattr(image, name) for image in images]) for name in FEATURES
+        name: _for_each([getattr(image, name) for image in images], count) for name in FEATURES
     }
-    if len(images) == 1:
-        features = {name: np.repeat(array, count, axis=0) for name, array in features.items()}
     mask = prompts.mask
     return {
         **features,
@@ -132,3 +130,10 @@ def _inputs(
         "no_memory": np.ones(count, np.bool_),
         "multimask": np.full(count, multimask),
     }
+
+
+def _for_each(maps: Sequence[Floats], count: int) -> Floats:
+    """A map for each prompt, from one for each or one for all."""
+    if len(maps) > 1:
+        return np.concatenate(maps)
+    return np.broadcast_to(maps[0], (count, *maps[0].shape[1:]))

@@ -136,6 +136,6 @@ def embeddings(
     stamp = fingerprint(core)
     made = []
     for i, (size_hw, name) in enumerate(zip(sizes_hw, names, strict=True)):
-        maps = {feature: np.ascontiguousarray(features[feature][i : i + 1]) for feature in FEATURES}
+        maps = {feature: features[feature][i : i + 1] for feature in FEATURES}
         made.append(Embedding(**maps, size_hw=size_hw, name=name, fingerprint=stamp))
     return made

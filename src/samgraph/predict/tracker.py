@@ -298,4 +298,4 @@ def _alike(recalled: Sequence[Recalled], most: int) -> Iterator[list[int]]:
 
 
 def _repeated(array: Floats, count: int) -> Floats:
-    return array if count == 1 else np.repeat(array, count, axis=0)
+    return np.broadcast_to(array, (count, *array.shape[1:]))

@@ -59,15 +59,13 @@ class CompiledGraph:
         return self._program.memory()
 
     def _check(self, given: dict[str, Array]) -> None:
-        """Names, dtypes and shapes; makes arrays contiguous in place."""
+        """Names, dtypes and shapes."""
         if given.keys() != self._dtypes.keys():
             raise _wrong_names(self.source, given)
         for name, dtype in self._dtypes.items():
             array = given[name]
             if not isinstance(array, np.ndarray) or array.dtype != dtype:
                 raise _wrong_type(self.source, name, array)
-            if not array.flags.c_contiguous:
-                given[name] = np.asarray(array, order="C")
         shapes = tuple(given[name].shape for name in self._dtypes)
         if shapes not in self._fitting:
             bindings = bind(self.source.inputs, dict(zip(self._dtypes, shapes, strict=True)))

@@ -68,16 +68,16 @@ def decode(config: Sam2Config) -> Graph:
     }
     at = builder.scope()
     encoder = at / "sam_prompt_encoder"
-    each = {name: flag.reshape(symbol("N"), 1, 1, 1) for name, flag in flags.items()}
-    no_memory = at.weight("no_mem_embed", 1, 1, C).reshape(1, C, 1, 1)
+    each = {name: flag.reshape(symbol("N"), 1, 1) for name, flag in flags.items()}
+    no_memory = at.weight("no_mem_embed", 1, 1, C)
     dense = prompts.no_mask(encoder, config)
-    dense = ops.where(each["has_mask"], prompts.mask(encoder, config, mask), dense)
-    image = embedding + ops.where(each["no_memory"], no_memory, 0.0) + dense
+    dense = ops.where(each["has_mask"], to_tokens(prompts.mask(encoder, config, mask)), dense)
+    image = to_tokens(embedding) + ops.where(each["no_memory"], no_memory, 0.0) + dense
     decoded = mask_decoder.decode(
         at / "sam_mask_decoder",
         config,
         image,
-        (fine_0, fine_1),
+        mask_decoder.fine_cells(config, fine_0, fine_1),
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
         prompts.hidden(labels, mask_decoder.OUTPUT_TOKENS),
@@ -118,22 +118,23 @@ def prepare_image(config: Sam2Config) -> Graph:
     builder = Builder("prepare_image")
     embedding, fine_0, fine_1 = _features(builder, config, "B")
     at = builder.scope()
-    encoder, C = at / "sam_prompt_encoder", config.channels
-    no_memory = at.weight("no_mem_embed", 1, 1, C).reshape(1, C, 1, 1)
-    image = to_tokens(embedding + no_memory + prompts.no_mask(encoder, config))
+    encoder = at / "sam_prompt_encoder"
+    no_memory = at.weight("no_mem_embed", 1, 1, config.channels)
+    image = to_tokens(embedding) + no_memory + prompts.no_mask(encoder, config)
     projected = two_way.project(
         at / "sam_mask_decoder" / "transformer",
         config,
         image,
         prompts.dense_positions(encoder, config),
     )
+    cells_0, cells_1 = mask_decoder.fine_cells(config, fine_0, fine_1)
     return builder.finish(
         image=image,
         keys=projected.keys,
         values=projected.values,
         queries=projected.queries,
-        cells_0=mask_decoder.to_cells(config, fine_0, 2),
-        cells_1=mask_decoder.to_cells(config, fine_1, 1),
+        cells_0=cells_0,
+        cells_1=cells_1,
     )
 
 
@@ -154,7 +155,7 @@ def decode_prepared(config: Sam2Config) -> Graph:
     labels = builder.input("labels", "i64[N,P]")
     at = builder.scope()
     encoder = at / "sam_prompt_encoder"
-    decoded = mask_decoder.decode_cells(
+    decoded = mask_decoder.decode(
         at / "sam_mask_decoder",
         config,
         image,

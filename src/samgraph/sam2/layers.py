@@ -47,13 +47,13 @@ def mlp(at: Scope, x: Tensor, widths: Sequence[int], *, gelu: bool = False) -> T
 def to_tokens(x: Tensor) -> Tensor:
     """An image as tokens, row by row: [N, C, H, W] -> [N, H*W, C]."""
     N, C, H, W = x.shape
-    return x.reshape(N, C, H * W).transpose(0, 2, 1)
+    return x.transpose(0, 2, 3, 1).reshape(N, H * W, C)
 
 
 def to_image(x: Tensor, H: int, W: int) -> Tensor:
     """Tokens as an image: [N, H*W, C] -> [N, C, H, W]."""
     N, _, C = x.shape
-    return x.transpose(0, 2, 1).reshape(N, C, H, W)
+    return x.reshape(N, H, W, C).transpose(0, 3, 1, 2)
 
 
 def width(x: Tensor, axis: int = -1) -> int:

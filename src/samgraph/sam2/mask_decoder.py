@@ -20,7 +20,7 @@ import numpy as np
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
 from samgraph.sam2.config import Sam2Config
-from samgraph.sam2.layers import layer_norm, mlp, to_tokens, width
+from samgraph.sam2.layers import layer_norm, mlp, width
 from samgraph.sam2.two_way import Projected, two_way
 
 MASKS = 4
@@ -47,25 +47,12 @@ def decode(
     sparse: Tensor,
     image_position: Tensor,
     hidden: Tensor | None = None,
-) -> Decoded:
-    """All four masks: image [N, C, E, E] with its mask prompt added, sparse [N, P, C]."""
-    cells = (to_cells(config, fine[0], 2), to_cells(config, fine[1], 1))
-    return decode_cells(at, config, to_tokens(image), cells, sparse, image_position, hidden)
-
-
-def decode_cells(
-    at: Scope,
-    config: Sam2Config,
-    image: Tensor,
-    fine: tuple[Tensor, Tensor],
-    sparse: Tensor,
-    image_position: Tensor,
-    hidden: Tensor | None,
     projected: Projected | None = None,
 ) -> Decoded:
-    """The same of images given as cells: image [N, I, C], fine [N, 16*I, C/8] and [N, 4*I, C/4].
+    """All four masks of images given as cells, the mask prompt added: image [N, I, C].
 
-    With `projected`, there is one image for all prompts.
+    Fine [N, 16*I, C/8] and [N, 4*I, C/4], sparse [N, P, C]. With `projected`, there is one image
+    for all prompts.
     """
     start = output_tokens(at, config)
     N = sparse.shape[0]
@@ -123,6 +110,11 @@ def blurred(masks: Tensor, size: float) -> Tensor:
     return ops.matmul(ops.matmul(weights, masks), np.ascontiguousarray(weights.T))
 
 
+def fine_cells(config: Sam2Config, fine_0: Tensor, fine_1: Tensor) -> tuple[Tensor, Tensor]:
+    """The trunk's finer maps as `decode` takes them."""
+    return to_cells(config, fine_0, 2), to_cells(config, fine_1, 1)
+
+
 def to_cells(config: Sam2Config, x: Tensor, times: int) -> Tensor:
     """A map that is 2**times finer than the grid, in the order in which cells grow.
 
@@ -131,8 +123,8 @@ def to_cells(config: Sam2Config, x: Tensor, times: int) -> Tensor:
     """
     N, c, E = x.shape[0], x.shape[1], config.grid
     steps, parts = times + 1, (E, *(2,) * times)
-    order = [axis for step in range(steps) for axis in (2 + step, 2 + steps + step)]
-    apart = x.reshape(N, c, *parts, *parts).transpose(0, *order, 1)
+    order = [axis for step in range(steps) for axis in (1 + step, 1 + steps + step)]
+    apart = x.transpose(0, 2, 3, 1).reshape(N, *parts, *parts, c).transpose(0, *order, -1)
     return apart.reshape(N, E * E * 4**times, c)
 
 

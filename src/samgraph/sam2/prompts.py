@@ -85,6 +85,6 @@ def mask(at: Scope, config: Sam2Config, logits: Tensor) -> Tensor:
 
 
 def no_mask(at: Scope, config: Sam2Config) -> Tensor:
-    """What is added to the image where no mask is given: [1, C, 1, 1]."""
+    """What is added to the image where no mask is given: [1, 1, C]."""
     weight = (at / "no_mask_embed").weight("weight", 1, config.channels)
-    return weight.reshape(1, config.channels, 1, 1)
+    return weight[None]

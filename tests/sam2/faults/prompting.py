@@ -114,7 +114,7 @@ def no_embedding_for_no_memory(patch: Patch) -> None:
 
     def where(original: Any, condition: Tensor, yes: Any, no: Any) -> Any:
         is_it = isinstance(no, float) and no == 0.0 and isinstance(yes, Tensor)
-        if is_it and len(yes.shape) == 4:
+        if is_it and len(yes.shape) == 3:
             return original(condition, yes * 0.0, no)
         return original(condition, yes, no)
 

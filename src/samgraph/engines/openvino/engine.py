@@ -11,6 +11,7 @@ import openvino
 from openvino import opset15
 
 from samgraph.engines.decompositions import axial_rope, layer_norm_2d, resize_by_weights
+from samgraph.engines.openvino.layouts import turn_maps
 from samgraph.engines.openvino.linear_maps import convolve
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
 from samgraph.engines.openvino.masks import make_masks
@@ -64,7 +65,8 @@ class OpenVinoEngine:
     ) -> OpenVinoProgram:
         """Build a model for each segment and compile it."""
         before = _resident()
-        graph = absorb_norms(simplify_movement(graph))
+        graph, *turned = turn_maps(simplify_movement(graph))
+        graph = absorb_norms(graph)
         fp32 = options.precision == "fp32"
         graph = convolve(centre_norms(graph)) if fp32 else make_masks(graph)
         graph, weights = fold_params(as_tokens(graph), weights)
@@ -80,7 +82,7 @@ class OpenVinoEngine:
                     raise EngineError(
                         f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
                     ) from error
-        return OpenVinoProgram(_plan(graph, segments), models, max(0, _resident() - before))
+        return OpenVinoProgram(_plan(graph, segments, turned), models, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
         """Import what `export` gave."""
@@ -102,7 +104,7 @@ class OpenVinoEngine:
         return OpenVinoProgram(plan, models, max(0, _resident() - before), held=data)
 
 
-def _plan(graph: Graph, segments: list[Segment]) -> Plan:
+def _plan(graph: Graph, segments: list[Segment], turned: list[frozenset[str]]) -> Plan:
     stages = tuple(
         StagePlan(
             tuple(value.name for value in segment.graph.inputs),
@@ -112,7 +114,7 @@ def _plan(graph: Graph, segments: list[Segment]) -> Plan:
         for segment in segments
     )
     outputs = tuple((name, value.name) for name, value in graph.outputs)
-    return Plan(stages, outputs, _weight_bytes(graph))
+    return Plan(stages, outputs, _weight_bytes(graph), *(tuple(sorted(names)) for names in turned))
 
 
 def build(graph: Graph, weights: Mapping[str, Array]) -> Any:

@@ -13,6 +13,7 @@ import openvino
 from samgraph.engines.protocol import MemoryUsage
 from samgraph.errors import EngineError
 from samgraph.graph.types import Array
+from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Plan:
     stages: tuple[StagePlan, ...]
     outputs: tuple[tuple[str, str], ...]  # name, value
     weight_bytes: int
+    turned_inputs: tuple[str, ...] = ()  # maps that are given as [B, C, H, W], read as [B, H, W, C]
+    turned_outputs: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Text that `read` reads back."""
@@ -46,7 +49,8 @@ class Plan:
                 for item in found["stages"]
             )
             outputs = tuple((str(name), str(value)) for name, value in found["outputs"])
-            return Plan(stages, outputs, int(found["weight_bytes"]))
+            turned = [tuple(map(str, found[key])) for key in ("turned_inputs", "turned_outputs")]
+            return Plan(stages, outputs, int(found["weight_bytes"]), *turned)
         except (ValueError, KeyError, TypeError) as error:
             raise EngineError("a compiled graph has no plan", got=error) from error
 
@@ -104,15 +108,21 @@ class OpenVinoProgram:
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Named inputs to named outputs."""
         values = dict(inputs)
+        for name in self._plan.turned_inputs:
+            values[name] = values[name].transpose(CHANNELS_LAST)
+        values = {name: np.asarray(array, order="C") for name, array in values.items()}
         try:
             for stage in self._stages:
                 stage.run(values)
         except RuntimeError as error:
             raise EngineError("OpenVINO could not run the graph", got=first_line(error)) from error
-        return {
+        found = {
             name: values[value].copy() if shared else values[value]
             for name, value, shared in self._outputs
         }
+        for name in self._plan.turned_outputs:
+            found[name] = found[name].transpose(CHANNELS_SECOND)
+        return found
 
     def memory(self) -> MemoryUsage:
         """The weights, and how much the process grew while compiling."""
