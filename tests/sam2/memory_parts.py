@@ -52,7 +52,8 @@ def encoded(
     at: Scope, config: Sam2Config, pixels: Tensor, logits: Tensor, binary: Tensor
 ) -> dict[str, Tensor]:
     """Every step of the memory encoder, and its result for an object seen and one hidden."""
-    mask = encoder.mask_for_memory(logits, binary.reshape(logits.shape[0], 1, 1, 1))
+    steep = encoder.steepen(logits, binary.reshape(logits.shape[0], 1, 1, 1))
+    mask = encoder.mask_for_memory(steep)
     image = to_image(pixels, config.grid, config.grid)
     scope = at / "memory_encoder"
     small = encoder.shrink_mask(scope / "mask_downsampler" / "encoder", config, mask)

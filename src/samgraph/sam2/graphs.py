@@ -213,7 +213,8 @@ def encode_memory(config: Sam2Config, images: str = "1") -> Graph:
     score = builder.input("object_score", "f32[N,1]")
     binary = builder.input("binary", "bool[N]").reshape(N, 1, 1, 1)
     hidden = ops.where(score > 0.0, 0.0, 1.0).reshape(N, 1, 1, 1)
-    full = memory_encoder.mask_for_memory(ops.resize(mask, (S, S), how="bilinear"), binary)
+    full = ops.resize(memory_encoder.steepen(mask, binary), (S, S), how="bilinear")
+    full = memory_encoder.mask_for_memory(full)
     memory = memory_encoder.memory_encoder(builder.scope(), config, embedding, full, hidden)
     return builder.finish(memory=to_tokens(memory))
 

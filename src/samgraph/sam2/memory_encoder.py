@@ -15,6 +15,7 @@ from samgraph.sam2.config import Sam2Config
 from samgraph.sam2.layers import conv2d, layer_norm_2d, linear
 
 MASK_SCALE, MASK_SHIFT = 20.0, -10.0
+STEEPNESS = 2.0**80
 _STEPS = 4
 
 
@@ -39,14 +40,19 @@ def memory_encoder(
     return memory
 
 
-def mask_for_memory(logits: Tensor, binary: Tensor) -> Tensor:
-    """Mask logits as the encoder wants them; `binary` [N, 1, 1, 1] says where to harden first.
+def steepen(logits: Tensor, binary: Tensor) -> Tensor:
+    """Mask logits for `mask_for_memory`; `binary` [N, 1, 1, 1] says where these are hardened.
 
     Hardening (1 above zero, else 0) is a sigmoid that is steep beyond any float, shifted so that
-    zero itself falls on the lower side: one formula, and no full-size mask is made twice.
+    zero falls on the lower side. It is done before a mask is enlarged, where it costs least: a
+    power of two changes no digit, so that every sign is the same after.
     """
-    steepness, shift = ops.where(binary, 1e38, 1.0), ops.where(binary, -1e3, 0.0)
-    return ops.sigmoid(logits * steepness + shift) * MASK_SCALE + MASK_SHIFT
+    return logits * ops.where(binary, STEEPNESS, 1.0) + ops.where(binary, -1e3, 0.0)
+
+
+def mask_for_memory(logits: Tensor) -> Tensor:
+    """Mask logits as the encoder wants them, from -10 to 10."""
+    return ops.sigmoid(logits) * MASK_SCALE + MASK_SHIFT
 
 
 def shrink_mask(at: Scope, config: Sam2Config, mask: Tensor) -> Tensor:

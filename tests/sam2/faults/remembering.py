@@ -51,7 +51,7 @@ def prompted_masks_not_hardened(patch: Patch) -> None:
     def soft(original: Any, logits: Tensor, binary: Tensor) -> Any:
         return original(logits, binary != binary)
 
-    wrap(patch, memory_encoder, "mask_for_memory", soft)
+    wrap(patch, memory_encoder, "steepen", soft)
 
 
 @fault("memory_encoder")
