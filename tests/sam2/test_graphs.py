@@ -160,6 +160,25 @@ def test_a_memory_is_of_the_enlarged_mask(config: Sam2Config, engine: str) -> No
     assert wiring.memory_encoder(bench).check(bench).share < 1.0
 
 
+def test_hardening_looks_at_the_sign_alone(bench: Bench) -> None:
+    """Zero is outside, like all below it."""
+    given = wiring.memory_encoder(bench).inputs
+    values = (-1e4, -5.0, -1e-20, 0.0, 1e-20, 5.0, 1e4)
+    memories = [
+        bench.graph(
+            "memory_encoder",
+            embedding=given["embedding"],
+            mask=np.full_like(given["mask"][:1], value),
+            object_score=np.ones((1, 1), np.float32),
+            binary=np.ones(1, np.bool_),
+        )["memory"]
+        for value in values
+    ]
+
+    for i, value in enumerate(values):
+        assert np.array_equal(memories[i], memories[-1 if value > 0 else 0])
+
+
 def test_objects_remember_on_their_own(fast: Bench) -> None:
     inputs = wiring.attention_inputs(TEST, 3, 2, 4)
     limits = {"embedding": tolerances.MEMORY_ATTENTION}

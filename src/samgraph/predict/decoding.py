@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.predict.embedding import FEATURES, Embedding
+from samgraph.predict.embedding import FEATURES, Embedding, repeated
 from samgraph.predict.prompting import PromptBatch
 from samgraph.sam2.mask_decoder import STABILITY_WANTED
 from samgraph.sam2.model import Sam2Model
@@ -134,6 +134,4 @@ def _inputs(
 
 def _for_each(maps: Sequence[Floats], count: int) -> Floats:
     """A map for each prompt, from one for each or one for all."""
-    if len(maps) > 1:
-        return np.concatenate(maps)
-    return np.broadcast_to(maps[0], (count, *maps[0].shape[1:]))
+    return np.concatenate(maps) if len(maps) > 1 else repeated(maps[0], count)

@@ -139,3 +139,10 @@ def embeddings(
         maps = {feature: features[feature][i : i + 1] for feature in FEATURES}
         made.append(Embedding(**maps, size_hw=size_hw, name=name, fingerprint=stamp))
     return made
+
+
+def repeated(array: Floats, count: int) -> Floats:
+    """The map of one image for each of `count` prompts; an engine makes the copies as it wants."""
+    if count == 1:  # as it is: of what cannot be written to, OpenVINO makes a copy
+        return array
+    return np.broadcast_to(array, (count, *array.shape[1:]))

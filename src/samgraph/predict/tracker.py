@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from samgraph.errors import OptionError
 from samgraph.media.components import fill_holes
+from samgraph.predict.embedding import repeated
 from samgraph.predict.memory_bank import (
     Floats,
     Memory,
@@ -242,8 +243,8 @@ class Tracker:
         found = self.core.run(
             "decode",
             embedding=embedding,
-            fine_0=_repeated(features.fine_0, count),
-            fine_1=_repeated(features.fine_1, count),
+            fine_0=repeated(features.fine_0, count),
+            fine_1=repeated(features.fine_1, count),
             mask=given,
             has_mask=np.full(count, mask is not None),
             **prompts,
@@ -295,7 +296,3 @@ def _alike(recalled: Sequence[Recalled], most: int) -> Iterator[list[int]]:
     for places in groups.values():
         for start in range(0, len(places), most):
             yield places[start : start + most]
-
-
-def _repeated(array: Floats, count: int) -> Floats:
-    return np.broadcast_to(array, (count, *array.shape[1:]))
