@@ -3,7 +3,8 @@
     python benchmarks/parts.py [--model sam2.1-tiny] [--rounds 7] [--jobs decode,memory_encoder]
 
 Both on two threads, float32, 1024 pixels, the same random weights; memory attention with a full
-bank (seven frames and 64 pointer tokens). Needs torch and the `sam2` package for the peer.
+bank (seven frames and 64 pointer tokens). A round is what a frame of a video takes: each graph
+once, in the order of tracking. Needs torch and the `sam2` package for the peer.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from side_by_side import Peer, compare, serve
 
-JOBS = ("image_encoder", "decode", "memory_encoder", "memory_attention")
+JOBS = ("image_encoder", "memory_attention", "decode", "memory_encoder")  # as a frame needs them
 
 
 def main() -> None:

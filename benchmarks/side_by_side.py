@@ -70,15 +70,19 @@ class Peer:
 def compare(
     peers: Sequence[Peer], jobs: Sequence[str], rounds: int, kind: str = "wall"
 ) -> dict[str, dict[str, float]]:
-    """Median seconds of every job on every peer, after one run that is not counted."""
+    """Median seconds of every job on every peer, after one run that is not counted.
+
+    A peer does all its jobs in their order, then comes the next: a job finds the processor as the
+    one before it leaves it.
+    """
     times: dict[str, Times] = {job: {peer.name: [] for peer in peers} for job in jobs}
-    for job in jobs:
+    for turn in range(1 + rounds):
         for peer in peers:
-            peer.ask(job)
-        for _ in range(rounds):
-            for peer in peers:
-                time.sleep(PAUSE_SECONDS)
-                times[job][peer.name].append(peer.ask(job)[kind])
+            time.sleep(PAUSE_SECONDS)
+            for job in jobs:
+                seconds = peer.ask(job)[kind]
+                if turn > 0:
+                    times[job][peer.name].append(seconds)
     return {
         job: {name: statistics.median(values) for name, values in row.items()}
         for job, row in times.items()
