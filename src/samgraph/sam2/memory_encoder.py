@@ -45,7 +45,8 @@ def steepen(logits: Tensor, binary: Tensor) -> Tensor:
 
     Hardening (1 above zero, else 0) is a sigmoid that is steep beyond any float, shifted so that
     zero falls on the lower side. It is done before a mask is enlarged, where it costs least: a
-    power of two changes no digit, so that every sign is the same after.
+    power of two changes no digit, so that every sign is the same after. Only logits that cancel to
+    exactly zero between two pixels count half there.
     """
     return logits * ops.where(binary, STEEPNESS, 1.0) + ops.where(binary, -1e3, 0.0)
 
