@@ -51,6 +51,7 @@ TURNED: dict[str, Body] = {
     "by tokens": through_tokens,
     "by both": lambda x, weight: {**through_tokens(x, weight), "z": ops.conv2d(x, weight)},
     "and read on": in_and_out,
+    "added up": lambda x, weight: {"y": ops.relu(ops.conv2d(x, weight)) + ops.conv2d(x, weight)},
 }
 
 

@@ -179,6 +179,20 @@ def test_hardening_looks_at_the_sign_alone(bench: Bench) -> None:
         assert np.array_equal(memories[i], memories[-1 if value > 0 else 0])
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_maps_leave_a_graph_as_the_next_one_reads_them(fast: Bench, count: int) -> None:
+    """With their channels last in memory: otherwise each is moved whenever it is read."""
+    size = TEST.image_size
+    image = np.zeros((count, 3, size, size), np.float32)
+    recalled = wiring.attention_inputs(TEST, count, 2, 4)
+
+    found = fast.graph("image_encoder", image=image)
+    remembering = fast.graph("memory_attention", **recalled)
+
+    for array in (*found.values(), *remembering.values()):
+        assert array.transpose(0, 2, 3, 1).flags.c_contiguous
+
+
 def test_objects_remember_on_their_own(fast: Bench) -> None:
     inputs = wiring.attention_inputs(TEST, 3, 2, 4)
     limits = {"embedding": tolerances.MEMORY_ATTENTION}

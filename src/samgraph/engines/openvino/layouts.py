@@ -10,7 +10,7 @@ map that goes from one graph to the next (the embedding of a frame, from the ima
 memory attention, decoder and memory encoder) would be moved to channels second and back each
 time. It need not: an array of numpy has strides. The caller sees [B, C, H, W], OpenVINO reads and
 writes [B, H, W, C], both in the same memory, and the transpositions above cost nothing. At 1024
-pixels the decoder takes 10 % less, the memory encoder 1.5 %.
+pixels the decoder takes 10 % less, the memory encoder 1 %.
 
 A map that comes with its channels second is moved by numpy, which takes twice as long as OpenVINO.
 """
@@ -34,7 +34,10 @@ def turn_maps(graph: Graph) -> tuple[Graph, frozenset[str], frozenset[str]]:
         for name, nodes in readers.items()
         if nodes and all(_reads_last(node, name) for node in nodes)
     }
-    made = {node.result.name: node for node in graph if _makes_last(node)}
+    made: dict[str, Node] = {}
+    for node in graph:
+        if _makes_last(node) or (node.op == "add" and any(v.name in made for v in node.inputs)):
+            made[node.result.name] = node
     leaving = {name for name, value in graph.outputs if _is_map(value) and value.name in made}
     inputs = tuple(_turned(value) if value.name in coming else value for value in graph.inputs)
     rewriter = Rewriter(Graph(graph.name, inputs, graph.params, graph.nodes, graph.outputs))
