@@ -229,17 +229,17 @@ class Samgraph:
 
     def rle(self) -> None:
         """A thousand masks."""
-        from samgraph.media.rle import encode_many
+        from samgraph.media.mask.rle import encode_many
 
         assert len(encode_many(thousand_masks())) == 1000
 
 
 @cache
 def _our_model(name: str, threads: int) -> Any:
+    from samgraph.models.sam2.config import CONFIGS
+    from samgraph.models.sam2.graphs import weight_shapes
     from samgraph.predict.model import load
     from samgraph.runtime import CompileOptions
-    from samgraph.sam2.config import CONFIGS
-    from samgraph.sam2.graphs import weight_shapes
     from tests.weights import tensor
 
     weights = {key: tensor(key, s, SEED) for key, s in weight_shapes(CONFIGS[name]).items()}
@@ -302,7 +302,7 @@ class OnnxRuntime:
         session, features, size_hw = self._session(points.shape[1], masks.start, masks.stop)
         found = session.run(None, {**features, "points": points, "labels": labels})
         if not self.grows_inside:
-            from samgraph.media.preprocess import upscale_masks
+            from samgraph.media.image.preprocess import upscale_masks
 
             upscale_masks(found[0][0], size_hw)
 

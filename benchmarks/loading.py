@@ -30,7 +30,7 @@ if step == "read":
     from samgraph import checkpoint
     found = checkpoint.as_float32(checkpoint.read(path))
 else:
-    from samgraph.sam2.loading import load_model
+    from samgraph.models.sam2.loading import load_model
     model = load_model(path, options=CompileOptions(cache_dir=cache, threads=2))
     loaded = time.perf_counter()
     model.compiled("image_encoder", for_one=True)
@@ -64,8 +64,8 @@ def main() -> None:
 
 def _write(path: Path, name: str) -> None:
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-    from samgraph.sam2.config import CONFIGS
-    from samgraph.sam2.graphs import weight_shapes
+    from samgraph.models.sam2.config import CONFIGS
+    from samgraph.models.sam2.graphs import weight_shapes
     from tests.checkpoint.making import torch_file
     from tests.weights import state
 

@@ -70,10 +70,10 @@ def _start(arguments: argparse.Namespace, name: str) -> Peer:
 
 def serve_samgraph(model_name: str, threads: int) -> None:
     """Our graphs, compiled when first asked for."""
+    from samgraph.models.sam2.config import CONFIGS
+    from samgraph.models.sam2.graphs import weight_shapes
+    from samgraph.models.sam2.loading import load_model
     from samgraph.runtime import CompileOptions
-    from samgraph.sam2.config import CONFIGS
-    from samgraph.sam2.graphs import weight_shapes
-    from samgraph.sam2.loading import load_model
     from tests.weights import tensor
 
     config = CONFIGS[model_name]

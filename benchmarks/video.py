@@ -103,10 +103,10 @@ def drawn_frames() -> Iterator[np.ndarray]:
 
 def known_model(name: str, threads: int) -> Any:
     """A model of full size with random weights."""
+    from samgraph.models.sam2.config import CONFIGS
+    from samgraph.models.sam2.graphs import weight_shapes
+    from samgraph.models.sam2.loading import load_model
     from samgraph.runtime import CompileOptions
-    from samgraph.sam2.config import CONFIGS
-    from samgraph.sam2.graphs import weight_shapes
-    from samgraph.sam2.loading import load_model
     from tests.weights import tensor
 
     config = CONFIGS[name]
@@ -116,7 +116,7 @@ def known_model(name: str, threads: int) -> Any:
 
 def serve_samgraph(arguments: argparse.Namespace) -> None:
     """One frame an answer, with one object or with many; compiled and warm when first asked."""
-    from samgraph.predict.video import open_video
+    from samgraph.predict.video.video import open_video
 
     core = known_model(arguments.model, arguments.threads)
 
@@ -168,9 +168,9 @@ def _serve_runs(runs: dict[str, Iterator[Any]]) -> None:
 
 def overlap(arguments: argparse.Namespace) -> None:
     """How long a frame takes to decode and prepare, and how long tracking waits for it."""
-    from samgraph.media.frames import open_frames
-    from samgraph.predict.frame_feed import prepare
-    from samgraph.predict.video import open_video
+    from samgraph.media.video.frames import open_frames
+    from samgraph.predict.video.frame_feed import prepare
+    from samgraph.predict.video.video import open_video
 
     core = known_model(arguments.model, arguments.threads)
     count = arguments.rounds + 2
@@ -198,7 +198,7 @@ class _waiting:  # noqa: N801  # reads as a verb
     """Notes how long each frame is waited for, as a context."""
 
     def __enter__(self) -> list[float]:
-        from samgraph.predict.frame_feed import FrameFeed
+        from samgraph.predict.video.frame_feed import FrameFeed
 
         self._get, times = FrameFeed.get, []
 
@@ -213,14 +213,14 @@ class _waiting:  # noqa: N801  # reads as a verb
         return times
 
     def __exit__(self, *_: object) -> None:
-        from samgraph.predict.frame_feed import FrameFeed
+        from samgraph.predict.video.frame_feed import FrameFeed
 
         FrameFeed.get = self._get
 
 
 def _full_hd(path: Path, count: int) -> Path:
     """The drawn video in pixels of nine by twelve, with noise so that there is much to decode."""
-    from samgraph.media.video_writer import VideoWriter
+    from samgraph.media.video.writer import VideoWriter
 
     chance = np.random.default_rng(SEED)
     with VideoWriter(path, FULL_HD) as file:
@@ -254,13 +254,13 @@ def long_video(arguments: argparse.Namespace) -> None:
 
 def _long_run(arguments: argparse.Namespace) -> Iterator[Any]:
     """The small test model on the drawn video, with objects that are clicked on its first frame."""
-    from samgraph.predict.stream import open_stream
-    from samgraph.predict.video import open_video
+    from samgraph.models.sam2.loading import load_model
+    from samgraph.predict.video.stream import open_stream
+    from samgraph.predict.video.video import open_video
     from samgraph.runtime import CompileOptions
-    from samgraph.sam2.loading import load_model
 
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from tests.sam2.bench import config_of, known_weights
+    from tests.models.sam2.bench import config_of, known_weights
 
     config = config_of({"config": "test"})
     core = load_model(

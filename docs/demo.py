@@ -20,10 +20,10 @@ from demo_report import Step, write_report
 from PIL import Image
 
 import samgraph
+from samgraph.evaluate.davis import box_of, region_similarity
 from samgraph.media.drawing import cutout, draw_boxes, draw_points, overlay
-from samgraph.media.images import read_image
-from samgraph.predict.evaluation import box_of, region_similarity
-from samgraph.predict.result import Result
+from samgraph.media.image.reading import read_image
+from samgraph.predict.image.result import Result
 
 CAT_CLICK = (200, 100)
 CUP_BOX, SAUCER = (168, 12, 412, 310), (430, 250)

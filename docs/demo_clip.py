@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from samgraph.media.images import read_image
+from samgraph.media.image.reading import read_image
 
 MEDIA = Path(__file__).resolve().parent / "media"
 COFFEE, CAT = MEDIA / "coffee.jpg", MEDIA / "chelsea.jpg"

@@ -18,8 +18,8 @@ import numpy as np
 from samgraph import checkpoint
 from samgraph.errors import CheckpointError, SamgraphError
 from samgraph.graph import Array
-from samgraph.sam2.config import NANO
-from samgraph.sam2.graphs import weight_shapes
+from samgraph.models.sam2.config import NANO
+from samgraph.models.sam2.graphs import weight_shapes
 from training.state import load_state
 
 STEEPER = 2.5

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from samgraph.media.preprocess import MEAN, STD
+from samgraph.media.image.preprocess import MEAN, STD
 from samgraph.runtime import CompileOptions, Session
 from training import teacher
 from training.manifest import check

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from samgraph.sam2.config import NANO
+from samgraph.models.sam2.config import NANO
 from training import data
 from training.data import EDGE, SIDE, Clips, Photos
 from training.export import read_exported

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from samgraph.media.preprocess import MEAN, STD
+from samgraph.media.image.preprocess import MEAN, STD
 from training.data import CUT, SIDE, Photos
 
 MASK = SIDE // 4

@@ -13,8 +13,8 @@ import torch
 from samgraph.engines.protocol import Precision
 from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array
-from samgraph.sam2 import graphs
-from samgraph.sam2.config import Sam2Config
+from samgraph.models.sam2 import graphs
+from samgraph.models.sam2.config import Sam2Config
 
 Tensors = dict[str, torch.Tensor]
 

@@ -17,11 +17,19 @@ import numpy as np
 
 from samgraph import checkpoint, ops
 from samgraph.graph import Array, Builder, Graph, Scope, Tensor
-from samgraph.sam2 import mask_decoder, prompts
-from samgraph.sam2.config import Sam2Config
-from samgraph.sam2.layers import conv2d, layer_norm, layer_norm_2d, linear, mlp, to_tokens, width
-from samgraph.sam2.two_way import two_way
-from samgraph.sam2.windows import partition, unpartition
+from samgraph.models.sam2 import mask_decoder, prompts
+from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.sam2.layers import (
+    conv2d,
+    layer_norm,
+    layer_norm_2d,
+    linear,
+    mlp,
+    to_tokens,
+    width,
+)
+from samgraph.models.sam2.two_way import two_way
+from samgraph.models.sam2.windows import partition, unpartition
 
 SHA256 = "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f"
 CONFIG = Sam2Config(name="mobile-sam", image_size=1024)
@@ -100,8 +108,8 @@ def _bare_conv(at: Scope, x: Tensor, out: int, kernel: int) -> Tensor:
 def decode_graph(config: Sam2Config = CONFIG) -> Graph:
     """embedding [N, C, E, E], points -> masks [N, 4, 4E, 4E] and ious [N, 4].
 
-    Labels as in `samgraph.sam2.prompts`, but nothing is added to the points: SAM ends clicks, and
-    not boxes, with a point of label -1. `mask` counts where `has_mask` says so.
+    Labels as in `samgraph.models.sam2.prompts`, but nothing is added to the points: SAM ends
+    clicks, and not boxes, with a point of label -1. `mask` counts where `has_mask` says so.
     """
     builder = Builder("teacher_decode")
     C, E, L = config.channels, config.grid, config.mask_size

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from samgraph.sam2.config import NANO, Sam2Config
+from samgraph.models.sam2.config import NANO, Sam2Config
 from training import data, measure, teacher
 from training.export import read_exported
 from training.films import Reel, real_films

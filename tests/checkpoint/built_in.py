@@ -7,8 +7,8 @@ import pytest
 
 from samgraph.checkpoint import builtin
 from samgraph.checkpoint.builtin import NANO, BuiltIn
+from samgraph.models.sam2.graphs import weight_shapes
 from samgraph.predict.model import Model
-from samgraph.sam2.graphs import weight_shapes
 from tests.predict.models import small_model
 
 IS_THERE = (builtin.FOLDER / NANO.file).is_file()

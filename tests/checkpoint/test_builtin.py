@@ -11,8 +11,8 @@ import samgraph
 from samgraph.checkpoint import builtin, read
 from samgraph.checkpoint.builtin import NANO, is_built_in
 from samgraph.errors import CheckpointError
+from samgraph.models.sam2.loading import load_model
 from samgraph.runtime import CompileOptions
-from samgraph.sam2.loading import load_model
 from tests.checkpoint.built_in import needs_built_in, put_in_place
 from tests.predict.models import small_model
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from samgraph.cli.eval_images import find_pairs
 from samgraph.errors import ImageError
-from samgraph.predict.image import EncodedImage
+from samgraph.predict.image.encoded import EncodedImage
 from tests.cli.running import Outcome, call
 from tests.golden import scenes
 

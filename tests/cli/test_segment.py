@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from samgraph.formats import read_coco, read_labelme
-from samgraph.media.images import read_image
+from samgraph.media.image.reading import read_image
 from tests.cli.running import Outcome
 from tests.predict.pictures import encoded, picture
 
@@ -239,7 +239,7 @@ def test_an_interruption_keeps_what_was_done(
             raise KeyboardInterrupt
         return read_image(*args, **kwargs)  # type: ignore[arg-type]  # what it was given
 
-    monkeypatch.setattr("samgraph.predict.image.read_image", interrupted)
+    monkeypatch.setattr("samgraph.predict.image.encoded.read_image", interrupted)
 
     done = samgraph("segment", "a.png", "b.png", "--point", "40,50", "-o", "all.json")
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.cli import track_run
-from samgraph.cli.progress import Progress, clock
-from samgraph.cli.track_output import Journal
 from samgraph.formats import read_coco, read_davis
-from samgraph.media.frames import open_frames
+from samgraph.jobs import track as track_run
+from samgraph.jobs.journal import Journal
+from samgraph.jobs.progress import Progress, clock
+from samgraph.media.video.frames import open_frames
 from tests.cli.running import Outcome
 from tests.golden import scenes
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from samgraph.compat.video import SAM2VideoPredictor
 from samgraph.compat.video_settings import video_settings
-from samgraph.media.preprocess import upscale_logits
-from samgraph.predict.memory_bank import Choice, MemoryPolicy, Moment
-from samgraph.sam2.model import Sam2Model
+from samgraph.media.image.preprocess import upscale_logits
+from samgraph.models.sam2.model import Sam2Model
+from samgraph.predict.video.memory_bank import Choice, MemoryPolicy, Moment
 from tests import tolerances
 from tests.golden.reading import Golden
 from tests.golden.video import mask_prompt

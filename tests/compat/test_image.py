@@ -11,7 +11,7 @@ import samgraph.compat
 from samgraph.compat import SAM2AutomaticMaskGenerator, SAM2ImagePredictor, build_sam2
 from samgraph.compat.prompts import cleaned_logits
 from samgraph.errors import CheckpointError, ImageError, OptionError, PromptError
-from samgraph.media import rle
+from samgraph.media.mask import rle
 from tests import tolerances
 from tests.golden.reading import golden
 from tests.predict.models import small_model

@@ -10,11 +10,11 @@ from samgraph import compat
 from samgraph.compat.building import config_named
 from samgraph.compat.video_settings import VideoSettings, video_settings
 from samgraph.errors import CheckpointError, OptionError
-from samgraph.sam2.config import CONFIGS
+from samgraph.models.sam2.config import CONFIGS
 from tests.compat.sessions import predictor_for
 from tests.golden import scenes
+from tests.models.sam2.bench import config_of, known_weights
 from tests.predict.models import tiny_model
-from tests.sam2.bench import config_of, known_weights
 
 FRAMES = 5
 BOX = (17, 27, 63, 73)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import samgraph
-from samgraph.predict.clicks import first_click
-from samgraph.predict.evaluation import box_of, region_similarity
-from samgraph.predict.image_evaluation import Overlaps, image_figures
+from samgraph.evaluate.clicks import first_click
+from samgraph.evaluate.davis import box_of, region_similarity
+from samgraph.evaluate.images import Overlaps, image_figures
 from tests.checkpoint.built_in import needs_built_in
 from tests.e2e.scenes import HEIGHT, WIDTH, Mask, Pixels, scene
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.media.images import read_label_image
-from samgraph.predict.clicks import first_click
-from samgraph.predict.evaluation import region_similarity
+from samgraph.evaluate.clicks import first_click
+from samgraph.evaluate.davis import region_similarity
+from samgraph.media.image.reading import read_label_image
 from tests.checkpoint.built_in import needs_built_in, put_in_place
 from tests.cli.running import Outcome, call
 from tests.e2e.scenes import save, scene

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import samgraph
-from samgraph.predict.evaluation import region_similarity
+from samgraph.evaluate.davis import region_similarity
 from tests.checkpoint.built_in import needs_built_in
 from tests.e2e.scenes import clip, save
 

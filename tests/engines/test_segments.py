@@ -93,7 +93,7 @@ def test_a_part_gets_the_inputs_that_tell_its_symbols() -> None:
     N = n.shape[0]
     y = ops.sin(x)
     with builder.exact():
-        y = ops.axial_rope(y, grid=(2, 2), theta=100.0, unturned=N)
+        y = ops.axial_rope(y, grid=(2, 2), theta=100.0, unrotated=N)
     first, second = cut(builder.finish(y=y, z=n))
 
     assert [value.name for value in first.graph.inputs] == ["x", "n"]

@@ -8,16 +8,16 @@ import pytest
 
 from samgraph.graph import Graph
 from samgraph.graph.types import Array
+from samgraph.models.sam2 import graphs
+from samgraph.models.sam2.config import Sam2Config
 from samgraph.runtime import CompileOptions, Session
-from samgraph.sam2 import graphs
-from samgraph.sam2.config import Sam2Config
 from tests import tolerances
 from tests.engines.torch_devices import devices, on_torch
 from tests.golden.configs import CONFIGS
 from tests.graph.random_graphs import arrays_for
-from tests.sam2.bench import bench_for, config_from, known_weights
-from tests.sam2.comparing import compare_all, recorded, wrong
-from tests.sam2.components import run_components
+from tests.models.sam2.bench import bench_for, config_from, known_weights
+from tests.models.sam2.comparing import compare_all, recorded, wrong
+from tests.models.sam2.components import run_components
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity

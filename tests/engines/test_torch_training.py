@@ -9,11 +9,11 @@ from samgraph import ops
 from samgraph.errors import InputError
 from samgraph.graph import Builder, Graph
 from samgraph.graph.types import Array
-from samgraph.sam2 import graphs
+from samgraph.models.sam2 import graphs
 from tests.engines.torch_devices import devices
 from tests.golden.configs import CONFIGS
 from tests.graph.random_graphs import arrays_for
-from tests.sam2.bench import config_from
+from tests.models.sam2.bench import config_from
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity

@@ -3,7 +3,7 @@
 import numpy as np
 
 from samgraph.formats import Segment, SegmentedImage
-from samgraph.media import rle
+from samgraph.media.mask import rle
 from tests.media.shapes import discs, picture
 
 RING = picture(

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from samgraph.errors import ImageError
-from samgraph.media.images import image_size, read_image
+from samgraph.media.image.reading import image_size, read_image
 from tests.media.hostile_images import bad_files, good_files
 
 GOOD, BAD = good_files(), bad_files()

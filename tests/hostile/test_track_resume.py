@@ -21,7 +21,7 @@ FRAMES = 12
 KILLS = int(os.environ.get("SAMGRAPH_KILLS", "4"))
 # The child saves its session at every chance, so that a kill may hit that too.
 CHILD = (
-    "import sys; from samgraph.cli import track_run; track_run.SESSION_SECONDS = 0.05;"
+    "import sys; from samgraph.jobs import track; track.SESSION_SECONDS = 0.05;"
     "from samgraph.cli.main import main; main(sys.argv[1:])"
 )
 

@@ -25,7 +25,7 @@ import pytest
 
 import samgraph
 from samgraph.errors import VideoError
-from samgraph.media.frames import MissingFrameError, OnDamage, open_frames
+from samgraph.media.video.frames import MissingFrameError, OnDamage, open_frames
 from tests.media import video_making as making
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -156,7 +156,7 @@ def mutant(data: bytes, rng: np.random.Generator) -> bytes:
 def run(count: int, seed: int) -> dict[str, Any]:
     """Read so many mutants, and count what came of them."""
     from samgraph.errors import ImageError
-    from samgraph.media.images import image_size, read_image
+    from samgraph.media.image.reading import image_size, read_image
 
     resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
     warnings.simplefilter("error")

@@ -285,14 +285,14 @@ def _attention(draw: Draw, dtype: DType) -> Case:
 
 def _axial_rope(draw: Draw, dtype: DType) -> Case:
     heads, grid = number(draw, 1, 3), (number(draw, 1, 4), number(draw, 1, 4))
-    unturned = number(draw, 0, 3)
-    tokens = number(draw, 0, 3) * grid[0] * grid[1] + unturned
+    unrotated = number(draw, 0, 3)
+    tokens = number(draw, 0, 3) * grid[0] * grid[1] + unrotated
     x = array(draw, (*shape(draw, 0, 2), tokens, 4 * heads * number(draw, 1, 3)), dtype)
     attributes: dict[str, Attribute] = {
         "grid": grid,
         "theta": pick(draw, (10000.0, 100.0)),
         "heads": heads,
-        "unturned": unturned,
+        "unrotated": unrotated,
     }
     return Case("axial_rope", (x,), attributes)
 

@@ -85,9 +85,9 @@ def _rope(x: Array, cos: Array, sin: Array, heads: int, turned: int) -> Array:
     return np.concatenate([y, x[..., turned:, :]], -2)
 
 
-def rope_interleaved(x: Array, *, grid: Any, theta: float, heads: int, unturned: int) -> Array:
+def rope_interleaved(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
     """Every place once for each frame, then the next: not frame after frame."""
-    turned = x.shape[-2] - unturned
+    turned = x.shape[-2] - unrotated
     if not turned:
         return x
     tables = rotation_tables(grid, x.shape[-1] // heads, theta)
@@ -95,8 +95,8 @@ def rope_interleaved(x: Array, *, grid: Any, theta: float, heads: int, unturned:
     return _rope(x, cos, sin, heads, turned)
 
 
-def rope_with_rows_first(x: Array, *, grid: Any, theta: float, heads: int, unturned: int) -> Array:
-    turned = x.shape[-2] - unturned
+def rope_with_rows_first(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
+    turned = x.shape[-2] - unrotated
     if not turned:
         return x
     tables = rows_first(grid, x.shape[-1] // heads, theta)
@@ -104,15 +104,17 @@ def rope_with_rows_first(x: Array, *, grid: Any, theta: float, heads: int, untur
     return _rope(x, cos, sin, heads, turned)
 
 
-def rope_turning_the_last(x: Array, *, grid: Any, theta: float, heads: int, unturned: int) -> Array:
+def rope_turning_the_last(
+    x: Array, *, grid: Any, theta: float, heads: int, unrotated: int
+) -> Array:
     """The first tokens are left alone, not the last."""
     turned = TRUE["axial_rope"](
-        np.roll(x, -unturned, -2), grid=grid, theta=theta, heads=heads, unturned=unturned
+        np.roll(x, -unrotated, -2), grid=grid, theta=theta, heads=heads, unrotated=unrotated
     )
-    return np.roll(turned, unturned, -2)
+    return np.roll(turned, unrotated, -2)
 
 
-def rope_of_halves(x: Array, *, grid: Any, theta: float, heads: int, unturned: int) -> Array:
+def rope_of_halves(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
     """Channel i goes with channel i + D/2, not with its neighbour."""
 
     def apart(x: Array, back: bool) -> Array:
@@ -120,7 +122,9 @@ def rope_of_halves(x: Array, *, grid: Any, theta: float, heads: int, unturned: i
         split = (heads, size, 2) if back else (heads, 2, size)
         return x.reshape(*x.shape[:-1], *split).swapaxes(-1, -2).reshape(x.shape)
 
-    y = TRUE["axial_rope"](apart(x, False), grid=grid, theta=theta, heads=heads, unturned=unturned)
+    y = TRUE["axial_rope"](
+        apart(x, False), grid=grid, theta=theta, heads=heads, unrotated=unrotated
+    )
     return apart(y, True)
 
 

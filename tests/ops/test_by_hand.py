@@ -193,7 +193,7 @@ WORKED: list[tuple[str, tuple[Array, ...], dict[str, Any], Any]] = [
     (
         "axial_rope",
         (f32([[1, 0, 1, 0]] * 4),),
-        {"grid": (2, 2), "theta": 10000.0, "heads": 1, "unturned": 0},
+        {"grid": (2, 2), "theta": 10000.0, "heads": 1, "unrotated": 0},
         [
             [1, 0, 1, 0],
             [math.cos(1), math.sin(1), 1, 0],
@@ -201,11 +201,11 @@ WORKED: list[tuple[str, tuple[Array, ...], dict[str, Any], Any]] = [
             [math.cos(1), math.sin(1), math.cos(1), math.sin(1)],
         ],
     ),
-    # two frames of a 1 x 2 grid and one unturned token: places 0, 1, 0, 1, then none
+    # two frames of a 1 x 2 grid and one unrotated token: places 0, 1, 0, 1, then none
     (
         "axial_rope",
         (f32([[0, 1, 0, 1]] * 5),),
-        {"grid": (1, 2), "theta": 10000.0, "heads": 1, "unturned": 1},
+        {"grid": (1, 2), "theta": 10000.0, "heads": 1, "unrotated": 1},
         [
             [0, 1, 0, 1],
             [-math.sin(1), math.cos(1), 0, 1],
@@ -218,7 +218,7 @@ WORKED: list[tuple[str, tuple[Array, ...], dict[str, Any], Any]] = [
     (
         "axial_rope",
         (f32([[1, 0, 1, 0, 1, 0, 1, 0]] * 2),),
-        {"grid": (1, 2), "theta": 100.0, "heads": 1, "unturned": 0},
+        {"grid": (1, 2), "theta": 100.0, "heads": 1, "unrotated": 0},
         [
             [1, 0] * 4,
             [math.cos(1), math.sin(1), math.cos(0.1), math.sin(0.1), 1, 0, 1, 0],

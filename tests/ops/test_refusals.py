@@ -16,7 +16,7 @@ from tests.ops.cases import CASES, Case
 from tests.ops.drawing import Draw, flag, number, pick
 
 CONV: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0), "groups": 1}
-ROPE: dict[str, Any] = {"grid": (2, 2), "theta": 10000.0, "heads": 1, "unturned": 0}
+ROPE: dict[str, Any] = {"grid": (2, 2), "theta": 10000.0, "heads": 1, "unrotated": 0}
 SIZE: dict[str, Any] = {"size": (2, 2), "how": "bilinear", "antialias": False}
 
 # op, types, attributes: each breaks one rule
@@ -42,7 +42,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("axial_rope", "f32[5,4]", ROPE),
     ("axial_rope", "f32[4,6]", ROPE),
     ("axial_rope", "f32[4]", ROPE),
-    ("axial_rope", "f32[4,4]", ROPE | {"unturned": 8}),
+    ("axial_rope", "f32[4,4]", ROPE | {"unrotated": 8}),
     ("axial_rope", "f32[4,4]", ROPE | {"heads": 0}),
     ("axial_rope", "f32[4,4]", ROPE | {"grid": (0, 2)}),
     ("cast", "f32[2]", {"dtype": "f8"}),

@@ -42,8 +42,8 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("f32[M,6] f32[4,6] f32[4,3] f32[M,4]", {"heads": 3, "scale": 0.3}),
     ),
     "axial_rope": (
-        Use("f32[N,6*M,8]", {"grid": (2, 3), "theta": 10000.0, "heads": 2, "unturned": 0}),
-        Use("f32[4*M+N,4]", {"grid": (2, 2), "theta": 100.0, "heads": 1, "unturned": N}),
+        Use("f32[N,6*M,8]", {"grid": (2, 3), "theta": 10000.0, "heads": 2, "unrotated": 0}),
+        Use("f32[4*M+N,4]", {"grid": (2, 2), "theta": 100.0, "heads": 1, "unrotated": N}),
     ),
     "cast": (Use("f32[M]", {"dtype": "i64"}), Use("i64[N,M]", {"dtype": "f16"})),
     "clip": tuple(Use(use.types, {"low": -1.0, "high": 1.0}) for use in _UNARY),

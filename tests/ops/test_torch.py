@@ -14,7 +14,7 @@ from tests.tolerances import OP_FP32
 
 pytestmark = pytest.mark.parity
 
-# `axial_rope` is compared with the reference model itself, in tests/sam2.
+# `axial_rope` is compared with the reference model itself, in tests/models/sam2.
 NOT_IN_TORCH = {"constant", "axial_rope"}
 
 Rule = Callable[..., Any]

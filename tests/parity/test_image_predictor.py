@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from samgraph.compat import SAM2AutomaticMaskGenerator, SAM2ImagePredictor
-from samgraph.media import rle
+from samgraph.media.mask import rle
 from tests import tolerances
 from tests.golden import scenes
 from tests.predict.models import small_model

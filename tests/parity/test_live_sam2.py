@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from samgraph.graph import Array
-from samgraph.sam2.config import CONFIGS, Sam2Config
+from samgraph.models.sam2.config import CONFIGS, Sam2Config
 from tests import tolerances
 from tests.golden.configs import OFFICIAL
-from tests.sam2.bench import Bench, Outputs, known_weights
-from tests.sam2.wiring import attention_inputs, pointer_positions
+from tests.models.sam2.bench import Bench, Outputs, known_weights
+from tests.models.sam2.wiring import attention_inputs, pointer_positions
 
 pytestmark = [pytest.mark.parity, pytest.mark.timeout(1200)]
 torch = pytest.importorskip("torch")

@@ -11,10 +11,10 @@ import pytest
 
 from samgraph.checkpoint.transformers_names import meta_name
 from samgraph.graph import Array
-from samgraph.sam2.config import CONFIGS
+from samgraph.models.sam2.config import CONFIGS
 from tests import tolerances
-from tests.sam2.bench import Bench, Outputs, known_weights, rows
-from tests.sam2.decoder_parts import NOTHING, Points, uncovered
+from tests.models.sam2.bench import Bench, Outputs, known_weights, rows
+from tests.models.sam2.decoder_parts import NOTHING, Points, uncovered
 
 pytestmark = [pytest.mark.parity, pytest.mark.timeout(1200)]
 torch = pytest.importorskip("torch")

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from samgraph.models.sam2.loading import load_model
+from samgraph.models.sam2.model import Sam2Model
 from samgraph.runtime import CompileOptions
-from samgraph.sam2.loading import load_model
-from samgraph.sam2.model import Sam2Model
 from tests.compat.sessions import predictor_for
 from tests.golden import scenes
 from tests.golden.configs import CONFIGS
 from tests.golden.video import _quietly, _Watched, mask_prompt
+from tests.models.sam2.bench import config_from, known_weights
 from tests.parity.reference import build_reference, to_numpy
-from tests.sam2.bench import config_from, known_weights
 
 pytestmark = [pytest.mark.parity, pytest.mark.timeout(600)]
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from samgraph.models.sam2.loading import load_model
+from samgraph.models.sam2.model import Sam2Model
 from samgraph.runtime import CompileOptions
-from samgraph.sam2.loading import load_model
-from samgraph.sam2.model import Sam2Model
 from tests.golden.reading import Golden, golden, shared_golden_dir
-from tests.sam2.bench import config_of, known_weights
+from tests.models.sam2.bench import config_of, known_weights
 
 
 @cache
@@ -36,7 +36,7 @@ def shared_video(name: str) -> Golden:
 @cache
 def shared_model(config: str, seed: int) -> Sam2Model:
     """A model with the weights of the shared golden files."""
-    from tests.sam2.test_shared_goldens import manifest, shared_weights
+    from tests.models.sam2.test_shared_goldens import manifest, shared_weights
 
     meta: Mapping[str, Any] = {"config": config}
     tensor = shared_weights().tensor

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from samgraph.predict.image import EncodedImage, encode_image
+from samgraph.predict.image.encoded import EncodedImage, encode_image
 from samgraph.predict.model import Model
 from tests.golden import scenes
 from tests.predict.models import small_model

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from samgraph.predict.memory_bank import Recalled
-from samgraph.predict.stream import Stream
-from samgraph.predict.tracker import Features
-from samgraph.predict.video import Video
+from samgraph.predict.video.memory_bank import Recalled
+from samgraph.predict.video.stream import Stream
+from samgraph.predict.video.tracker import Features
+from samgraph.predict.video.video import Video
 
 
 class Counts:

@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
 
 from samgraph import checkpoint  # noqa: E402
-from samgraph.sam2.config import NANO  # noqa: E402
-from samgraph.sam2.graphs import weight_shapes  # noqa: E402
+from samgraph.models.sam2.config import NANO  # noqa: E402
+from samgraph.models.sam2.graphs import weight_shapes  # noqa: E402
 from training import data, manifest, teacher, train  # noqa: E402
 from training import scenes as scenes_module  # noqa: E402
 from training.data import SIDE  # noqa: E402

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from samgraph.sam2.config import NANO
+from samgraph.models.sam2.config import NANO
 from training import teacher
 from training.teacher import CONFIG, decode_graph, encode_graph
 

@@ -14,10 +14,8 @@ from rich.table import Table
 from samgraph.cli.eval_images import images
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.errors import SamgraphError, VideoError
-from samgraph.media.frames import image_files
-from samgraph.media.images import read_label_image
-from samgraph.predict.clicks import first_click
-from samgraph.predict.evaluation import (
+from samgraph.evaluate.clicks import first_click
+from samgraph.evaluate.davis import (
     Figures,
     box_of,
     copied_figures,
@@ -25,6 +23,8 @@ from samgraph.predict.evaluation import (
     object_labels,
     sequence_figures,
 )
+from samgraph.media.image.reading import read_label_image
+from samgraph.media.video.frames import image_files
 from samgraph.predict.model import Model
 
 

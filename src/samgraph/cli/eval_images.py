@@ -10,8 +10,8 @@ from rich.table import Table
 
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.errors import ImageError
-from samgraph.media.images import read_label_image
-from samgraph.predict.image_evaluation import Overlaps, image_figures
+from samgraph.evaluate.images import Overlaps, image_figures
+from samgraph.media.image.reading import read_label_image
 
 IMAGE_FOLDERS = ("images", "JPEGImages")
 MASK_FOLDERS = ("masks", "SegmentationObject", "Annotations")

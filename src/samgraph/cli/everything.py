@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from samgraph.cli.options import ModelChoice, find_files, model_options
-from samgraph.cli.outputs import Outputs, Report, Wish, output_options, run_all
-from samgraph.predict.everything import Everything
-from samgraph.predict.everything_settings import EverythingSettings, read_settings
+from samgraph.cli.outputs import OutputOptions, Outputs, Report, output_options, run_all
+from samgraph.predict.everything.generate import Everything
+from samgraph.predict.everything.settings import EverythingSettings, read_settings
 
 _EXAMPLES = """
 \b
@@ -81,7 +81,7 @@ def command(
     separate: bool,
     quiet: bool,
     choice: ModelChoice,
-    wish: Wish,
+    output: OutputOptions,
     **given: Any,
 ) -> int:
     """Find masks of everything in each IMAGE.
@@ -90,7 +90,7 @@ def command(
     """
     settings = read_settings({**given, "multimask": not single})
     sources = find_files(images)
-    outputs = Outputs(wish, sources, "coco", all_masks=separate)
+    outputs = Outputs(output, sources, "coco", all_masks=separate)
     model = choice.load()
 
     def work(source: Any, name: str) -> Everything:
@@ -98,4 +98,4 @@ def command(
         result: Everything = model.everything(source, progress=progress, settings=settings)
         return result
 
-    return run_all(sources, work, outputs, Report(wish))
+    return run_all(sources, work, outputs, Report(output))

@@ -7,10 +7,10 @@ from rich.table import Table
 from samgraph.errors import GraphError, OptionError
 from samgraph.graph import Graph, print_graph, to_dot, to_svg
 from samgraph.media.files import write_atomically
+from samgraph.models.sam2.config import CONFIGS, NANO, Sam2Config, find_config
+from samgraph.models.sam2.graphs import TRACES
+from samgraph.models.sam2.statistics import TYPICAL, measure
 from samgraph.runtime import PROFILES, CompileOptions, Session
-from samgraph.sam2.config import CONFIGS, NANO, Sam2Config, find_config
-from samgraph.sam2.graphs import TRACES
-from samgraph.sam2.statistics import TYPICAL, measure
 
 
 @click.command()

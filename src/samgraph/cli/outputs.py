@@ -21,8 +21,8 @@ from samgraph.errors import OutputError, SamgraphError
 from samgraph.formats.segment import SegmentedImage
 from samgraph.media.files import write_atomically
 from samgraph.predict import rendering
-from samgraph.predict.rendering import FORMATS, Look
-from samgraph.predict.segmentation import Segmentation, numbered
+from samgraph.predict.output import Segmentation, numbered
+from samgraph.predict.rendering import FORMATS, WriteOptions
 
 DONE, BAD_INPUT, DAMAGE = 0, 2, 3
 # Formats that hold many images in one file, and the file's name where only a folder is given.
@@ -33,7 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class OutputOptions:
     """What a command was told about its output."""
 
     out: str | None
@@ -44,13 +44,13 @@ class Wish:
     as_json: bool = False
 
     @property
-    def look(self) -> Look:
+    def look(self) -> WriteOptions:
         """How to write it."""
-        return Look(label=self.label, tolerance=self.tolerance, crop=self.crop)
+        return WriteOptions(label=self.label, tolerance=self.tolerance, crop=self.crop)
 
 
 def output_options(function: Function) -> Callable[..., Any]:
-    """Adds -o, --format and what belongs to them; the command gets them as `wish`, a `Wish`."""
+    """Adds -o, --format and what belongs to them; the command gets `output`, an `OutputOptions`."""
 
     @click.option(
         "-o",
@@ -87,8 +87,8 @@ def output_options(function: Function) -> Callable[..., Any]:
     ) -> Any:
         if out == STREAM and as_json:
             raise click.UsageError("--json and -o - both want standard output")
-        wish = Wish(out, format, label, tolerance, crop, as_json)
-        return function(*args, wish=wish, **kwargs)
+        output = OutputOptions(out, format, label, tolerance, crop, as_json)
+        return function(*args, output=output, **kwargs)
 
     return with_wish
 
@@ -96,12 +96,14 @@ def output_options(function: Function) -> Callable[..., Any]:
 class Outputs:
     """Writes results where they were asked to go."""
 
-    def __init__(self, wish: Wish, sources: list[str], default: str, *, all_masks: bool) -> None:
-        self.wish, self.all_masks = wish, all_masks
+    def __init__(
+        self, output: OutputOptions, sources: list[str], default: str, *, all_masks: bool
+    ) -> None:
+        self.output, self.all_masks = output, all_masks
         self._sources = {os.path.realpath(source) for source in sources if source != STREAM}
-        self._folder = _folder(wish.out, len(sources))
-        self.kind = _kind(wish, default, is_folder=self._folder is not None)
-        if wish.out == STREAM and len(sources) > 1 and self.kind not in JOINED:
+        self._folder = _folder(output.out, len(sources))
+        self.kind = _kind(output, default, is_folder=self._folder is not None)
+        if output.out == STREAM and len(sources) > 1 and self.kind not in JOINED:
             raise click.UsageError(f"standard output takes one image as {self.kind}")
         self._check_room(len(sources))
         self._joined: list[SegmentedImage] = []
@@ -110,11 +112,11 @@ class Outputs:
     @property
     def writes(self) -> bool:
         """Whether anything is written at all: a summary as JSON may be all that is wanted."""
-        return self.wish.out is not None or not self.wish.as_json
+        return self.output.out is not None or not self.output.as_json
 
     def _check_room(self, count: int) -> None:
         """Refuse one file for many images where it can hold only one."""
-        out = self.wish.out
+        out = self.output.out
         if count > 1 and out not in (None, STREAM) and not self._folder and self.kind not in JOINED:
             raise OutputError(
                 f"`{out}` has room for one image as {self.kind}",
@@ -126,14 +128,14 @@ class Outputs:
         """Write a result, or keep it for the file that holds all; what was written."""
         if not self.writes:
             return []
-        wish, segments = self.wish, result.segments if self.all_masks else result.chosen
+        output, segments = self.output, result.segments if self.all_masks else result.chosen
         if self.kind in JOINED:
-            named = rendering.labelled(segments, wish.label)
+            named = rendering.labelled(segments, output.label)
             self._joined.append(SegmentedImage(result.picture.name, result.size_hw, named))
             return []
-        if wish.out == STREAM:
+        if output.out == STREAM:
             suffix = rendering.default_suffix(self.kind)
-            _to_stdout(rendering.render(self.kind, suffix, result.picture, segments, wish.look))
+            _to_stdout(rendering.render(self.kind, suffix, result.picture, segments, output.look))
             return []
         target = self._target(result.picture.name)
         self._protect(target, len(segments))
@@ -141,9 +143,9 @@ class Outputs:
             target,
             self.kind,  # type: ignore[arg-type]  # one of FORMATS, checked by click
             all=self.all_masks,
-            label=wish.label,
-            tolerance=wish.tolerance,
-            crop=wish.crop,
+            label=output.label,
+            tolerance=output.tolerance,
+            crop=output.crop,
         )
         return [str(path) for path in written]
 
@@ -152,9 +154,9 @@ class Outputs:
         if not self._joined:
             return []
         data = json.dumps(
-            rendering.document(self.kind, self._joined, self.wish.tolerance), ensure_ascii=False
+            rendering.document(self.kind, self._joined, self.output.tolerance), ensure_ascii=False
         )
-        if self.wish.out == STREAM:
+        if self.output.out == STREAM:
             _to_stdout(data.encode() + b"\n")
             return []
         target = self._joined_target()
@@ -164,8 +166,8 @@ class Outputs:
     def _joined_target(self) -> Path:
         if self._folder is not None:
             return _made(self._folder) / JOINED[self.kind]
-        if self.wish.out is not None:
-            return Path(self.wish.out)
+        if self.output.out is not None:
+            return Path(self.output.out)
         first = Path(self._joined[0].name).stem
         return Path(f"{first}.json" if len(self._joined) == 1 else JOINED[self.kind])
 
@@ -174,8 +176,8 @@ class Outputs:
         suffix, stem = rendering.default_suffix(self.kind), Path(name).stem or "image"
         if self._folder is not None:
             target = _made(self._folder) / f"{stem}{suffix}"
-        elif self.wish.out is not None:
-            target = Path(self.wish.out)
+        elif self.output.out is not None:
+            target = Path(self.output.out)
         else:
             target = Path(f"{stem}{_ENDINGS.get(self.kind, '')}{suffix}")
         if target in self._used:
@@ -199,7 +201,7 @@ class Outputs:
 class Report:
     """What became of each image: told as it happens, or as JSON at the end."""
 
-    wish: Wish
+    output: OutputOptions
     images: list[dict[str, Any]] = field(default_factory=list)
     failed: list[dict[str, str]] = field(default_factory=list)
 
@@ -226,14 +228,14 @@ class Report:
 
     def say(self, text: str) -> None:
         """A line for people, out of the way of data."""
-        if not self.wish.as_json:
-            click.echo(text, err=self.wish.out == STREAM)
+        if not self.output.as_json:
+            click.echo(text, err=self.output.out == STREAM)
 
     def finish(self, written: list[str]) -> int:
         """The summary; the exit code."""
         for path in written:
             self.say(f"wrote {path}")
-        if self.wish.as_json:
+        if self.output.as_json:
             summary = {"images": self.images, "failed": self.failed, "written": written}
             click.echo(json.dumps(summary, ensure_ascii=False, indent=2))
         if not self.failed:
@@ -286,13 +288,13 @@ def _folder(out: str | None, count: int) -> Path | None:
     return Path(out) if is_folder or (count > 1 and not Path(out).suffix) else None
 
 
-def _kind(wish: Wish, default: str, *, is_folder: bool) -> str:
-    if wish.out is None or wish.out == STREAM or is_folder:
-        return wish.format or default
+def _kind(output: OutputOptions, default: str, *, is_folder: bool) -> str:
+    if output.out is None or output.out == STREAM or is_folder:
+        return output.format or default
     try:
-        return rendering.format_for(wish.out, wish.format)
+        return rendering.format_for(output.out, output.format)
     except OutputError as error:
-        hint = f"to name a folder, end it with a slash: `-o {wish.out}/`"
+        hint = f"to name a folder, end it with a slash: `-o {output.out}/`"
         raise OutputError(error.what, got=error.got, expected=error.expected, hint=hint) from error
 
 

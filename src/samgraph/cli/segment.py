@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from samgraph.cli.options import BOX, POINT, ModelChoice, find_files, model_options
-from samgraph.cli.outputs import Outputs, Report, Wish, output_options, run_all
+from samgraph.cli.outputs import OutputOptions, Outputs, Report, output_options, run_all
 from samgraph.errors import PromptError
+from samgraph.predict.image.result import Result
 from samgraph.predict.mask_prompts import read_mask_file
-from samgraph.predict.result import Result
 
 AREA = click.IntRange(min=0)
 _EXAMPLES = """
@@ -52,7 +52,7 @@ def command(
     drop_specks: int,
     smooth: int,
     choice: ModelChoice,
-    wish: Wish,
+    output: OutputOptions,
 ) -> int:
     """Cut an object out of each IMAGE; coordinates are pixels of the upright image.
 
@@ -62,7 +62,7 @@ def command(
     prompt = _prompt(points, negatives, boxes, mask)
     is_ambiguous = len(points) + len(negatives) == 1 and not boxes and mask is None
     sources = find_files(images)
-    outputs = Outputs(wish, sources, "png", all_masks=not is_best)
+    outputs = Outputs(output, sources, "png", all_masks=not is_best)
     model = choice.load()
 
     def work(source: Any, name: str) -> Result:
@@ -73,7 +73,7 @@ def command(
         result = image.predict(**given, multimask=is_ambiguous or not is_best)
         return _clean(result if not is_best else result.best, fill_holes, drop_specks, smooth)
 
-    return run_all(sources, work, outputs, Report(wish))
+    return run_all(sources, work, outputs, Report(output))
 
 
 def _prompt(

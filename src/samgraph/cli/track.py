@@ -6,9 +6,10 @@ import click
 
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.cli.track_prompts import BOX, MASK, POINT, Placed, gathered
-from samgraph.cli.track_run import FORMATS, Plan, run_plan
-from samgraph.media.video_source import OnDamage
+from samgraph.jobs.track import FORMATS, Plan, Report, run_plan
+from samgraph.media.video.source import OnDamage
 
+DONE, BAD_INPUT, DAMAGE = 0, 2, 3
 FRAME = click.IntRange(min=0)
 _EXAMPLES = """
 \b
@@ -79,7 +80,7 @@ def command(
     frame and object 1. OUT also gets frames.jsonl, a line a frame, written as it goes: after a
     stop of any kind, --resume goes on, and ends with the same files.
     """
-    return run_plan(
+    report = run_plan(
         Plan(
             video=video,
             prompts=gathered(points, negatives, boxes, masks, start or 0),
@@ -94,9 +95,21 @@ def command(
             fill_holes=fill_holes,
             overlaps=not no_overlaps,
         ),
-        choice,
+        choice.load,
+        precision=choice.precision,
         resume=resume,
-        strict=strict,
         max_memory_mb=max_memory_mb,
         quiet=quiet,
     )
+    return _told(report, out, strict=strict)
+
+
+def _told(report: Report, out: Path, *, strict: bool) -> int:
+    """Say how the run ended; the exit code."""
+    rate = "" if report.rate is None else f", {report.rate:.1f} a second"
+    click.echo(f"{report.written} frames in {out}{rate}", err=True)
+    if report.damage is None:
+        return DONE
+    counts = f"{report.written} written + {report.skipped} skipped"
+    click.echo(f"damage: {report.damage} ({counts} = {report.attempted})", err=True)
+    return BAD_INPUT if strict else DAMAGE

@@ -1,8 +1,7 @@
 """Prompts on the command line: `X,Y@FRAME:OBJECT`, boxes and mask files alike."""
 
-import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,9 @@ from numpy.typing import NDArray
 
 from samgraph.cli.options import Numbers
 from samgraph.errors import ImageError, PromptError
-from samgraph.media.images import read_label_image
-from samgraph.predict.object_prompts import ObjectId
+from samgraph.jobs.prompts import Given
+from samgraph.media.image.reading import read_label_image
+from samgraph.predict.video.object_prompts import ObjectId
 
 _PLACED = re.compile(r"(?P<value>.+?)(?:@(?P<frame>\d{1,9}))?(?::(?P<object>[^:@/\\.]+))?")
 BINARY = (1, 255)
@@ -55,33 +55,6 @@ class PlacedValue(click.ParamType):  # type: ignore[type-arg]  # not generic in 
 POINT = PlacedValue(Numbers("X", "Y"))
 BOX = PlacedValue(Numbers("X0", "Y0", "X1", "Y1"))
 MASK = PlacedValue(click.Path(dir_okay=False))
-
-
-@dataclass
-class Given:
-    """All that was said about one object on one frame."""
-
-    points: list[tuple[float, ...]] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    box: tuple[float, ...] | None = None
-    mask: NDArray[np.bool_] | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was said."""
-        return not self.points and self.box is None and self.mask is None
-
-    def described(self) -> dict[str, Any]:
-        """For the record of the run."""
-        mask = None if self.mask is None else hashlib.sha256(self.mask.tobytes()).hexdigest()[:16]
-        return {"points": self.points, "labels": self.labels, "box": self.box, "mask": mask}
-
-    def arguments(self) -> dict[str, Any]:
-        """For `Video.add`."""
-        if self.mask is not None:
-            return {"mask": self.mask}
-        clicks = {"points": self.points, "labels": self.labels} if self.points else {}
-        return {"box": self.box, **clicks}
 
 
 def gathered(

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from samgraph.compat.image import SAM2ImagePredictor, build_sam2_hf
 from samgraph.formats.sam import Mode
-from samgraph.predict.everything import segment_everything
-from samgraph.predict.everything_settings import EverythingSettings
+from samgraph.predict.everything.generate import segment_everything
+from samgraph.predict.everything.settings import EverythingSettings
 
 
 class SAM2AutomaticMaskGenerator:

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from samgraph import checkpoint
 from samgraph.errors import CheckpointError, OptionError
-from samgraph.sam2.config import CONFIGS, Sam2Config
+from samgraph.models.sam2.config import CONFIGS, Sam2Config
 
 _FILE = re.compile(r"(?P<name>sam2(\.1)?_hiera_(t|s|b\+|l))\.ya?ml")
 

@@ -18,16 +18,16 @@ from PIL import Image
 from samgraph.compat.building import config_named
 from samgraph.compat.prompts import cleaned_logits, prompt_batch
 from samgraph.errors import CheckpointError, ImageError, PromptError
-from samgraph.media.images import Rgb, read_image
-from samgraph.media.preprocess import upscale_logits, upscale_masks
-from samgraph.predict import decoding
-from samgraph.predict.image import EncodedImage, encode_pixels
+from samgraph.media.image.preprocess import upscale_logits, upscale_masks
+from samgraph.media.image.reading import Rgb, read_image
+from samgraph.models.sam2.loading import Source, load_model
+from samgraph.models.sam2.model import Sam2Model
+from samgraph.predict.image import decoding
+from samgraph.predict.image.encoded import EncodedImage, encode_pixels
+from samgraph.predict.image.result import LOGIT_LIMIT
 from samgraph.predict.model import Model
 from samgraph.predict.picture import Picture
-from samgraph.predict.prompting import PromptBatch, join
-from samgraph.predict.result import LOGIT_LIMIT
-from samgraph.sam2.loading import Source, load_model
-from samgraph.sam2.model import Sam2Model
+from samgraph.predict.prompts import PromptBatch, join
 
 Floats = NDArray[np.float32]
 Found = tuple[Floats, Floats, Floats]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import PromptError
-from samgraph.media.components import connected_components
-from samgraph.predict.prompting import BOX_LABELS, PromptBatch
-from samgraph.sam2.prompts import ABSENT
+from samgraph.media.mask.components import connected_components
+from samgraph.models.sam2.prompts import ABSENT
+from samgraph.predict.prompts import BOX_LABELS, PromptBatch
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]

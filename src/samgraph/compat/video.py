@@ -43,16 +43,16 @@ from samgraph.compat.video_state import (
     with_memory,
 )
 from samgraph.errors import CheckpointError
-from samgraph.media.frames import open_frames
-from samgraph.media.preprocess import upscale_logits
-from samgraph.predict.frame_feed import EncodedFrames, FrameFeed, feeding
-from samgraph.predict.memory_bank import Moment, Recalled, ReferencePolicy, recall
-from samgraph.predict.object_prompts import scaled, squeezed_mask
-from samgraph.predict.overlaps import without_overlaps
-from samgraph.predict.tracker import Clicks, Features, Tracker
-from samgraph.sam2.config import Sam2Config
-from samgraph.sam2.loading import Source, load_model
-from samgraph.sam2.model import Sam2Model
+from samgraph.media.image.preprocess import upscale_logits
+from samgraph.media.video.frames import open_frames
+from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.sam2.loading import Source, load_model
+from samgraph.models.sam2.model import Sam2Model
+from samgraph.predict.video.frame_feed import EncodedFrames, FrameFeed, feeding
+from samgraph.predict.video.memory_bank import Moment, Recalled, ReferencePolicy, recall
+from samgraph.predict.video.object_prompts import scaled, squeezed_mask
+from samgraph.predict.video.overlaps import without_overlaps
+from samgraph.predict.video.tracker import Clicks, Features, Tracker
 
 Array = NDArray[Any]
 Found = tuple[int, list[Any], Array]

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.media.frames import FrameSource
-from samgraph.media.preprocess import resize_video_frame
-from samgraph.predict.frame_feed import EncodedFrames
-from samgraph.predict.memory_bank import Floats, Memory, Stored
-from samgraph.predict.prompting import BOX_LABELS
-from samgraph.predict.tracker import Clicks, Outcome, Tracker
-from samgraph.sam2.config import Sam2Config
-from samgraph.sam2.positions import sine_grid
+from samgraph.media.image.preprocess import resize_video_frame
+from samgraph.media.video.frames import FrameSource
+from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.sam2.positions import sine_grid
+from samgraph.predict.prompts import BOX_LABELS
+from samgraph.predict.video.frame_feed import EncodedFrames
+from samgraph.predict.video.memory_bank import Floats, Memory, Stored
+from samgraph.predict.video.tracker import Clicks, Outcome, Tracker
 
 State = dict[str, Any]
 Output = dict[str, Any]

@@ -49,10 +49,10 @@ def axial_rope(rewriter: Rewriter, node: Node) -> Value:
     exchanged: a narrow product costs less than moving wide keys about.
     """
     x = rewriter.new(node.inputs[0])
-    (height, width), unturned = _pair(node, "grid"), _dim(node, "unturned")
+    (height, width), unrotated = _pair(node, "grid"), _dim(node, "unrotated")
     tokens = x.type.shape[-2]
-    turned = tokens - unturned
-    parts = [(0, turned), (turned, tokens)] if unturned != 0 else [(0, tokens)]
+    turned = tokens - unrotated
+    parts = [(0, turned), (turned, tokens)] if unrotated != 0 else [(0, tokens)]
     straight = [_rows_of(rewriter, x, start, end, node.exact) for start, end in parts]
     crossed = _rows_of(rewriter, x, *parts[0], node.exact, swap=True)
     frames = divide(turned, height * width)

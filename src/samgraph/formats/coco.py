@@ -27,8 +27,8 @@ from samgraph.formats.records import (
     write_json,
 )
 from samgraph.formats.segment import Segment, SegmentedImage, labels_of
-from samgraph.media import rle as run_lengths
-from samgraph.media.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask import rle as run_lengths
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
 DEFAULT_LABEL = "object"
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from samgraph.errors import ImageError
 from samgraph.formats.records import corners, read_text
 from samgraph.formats.segment import Segment, SegmentedImage
-from samgraph.media import rle as run_lengths
 from samgraph.media.files import write_atomically
-from samgraph.media.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask import rle as run_lengths
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
 DEFAULT_LABEL = "object"
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

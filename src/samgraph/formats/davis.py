@@ -15,7 +15,7 @@ from samgraph.errors import ImageError
 from samgraph.formats.segment import Segment, SegmentedImage, file_stems, label_image
 from samgraph.media.drawing import palette_png
 from samgraph.media.files import write_atomically
-from samgraph.media.images import read_label_image
+from samgraph.media.image.reading import read_label_image
 
 
 def write_davis(folder: str | os.PathLike[str], frames: Iterable[SegmentedImage]) -> None:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from samgraph.errors import ImageError
 from samgraph.formats.records import corners, read_json, take, take_number, take_size, write_json
 from samgraph.formats.segment import Segment, SegmentedImage
-from samgraph.media import rle as run_lengths
-from samgraph.media.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask import rle as run_lengths
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
 SIZES = (3, 4, 8, 16)
 WORD = 8

@@ -26,9 +26,9 @@ from samgraph.formats.records import (
     write_json,
 )
 from samgraph.formats.segment import Segment, SegmentedImage, file_stems
-from samgraph.media import rle as run_lengths
-from samgraph.media.images import encode_image, read_label_image
-from samgraph.media.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.image.reading import encode_image, read_label_image
+from samgraph.media.mask import rle as run_lengths
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
 VERSION = "5.5.0"
 DEFAULT_LABEL = "object"

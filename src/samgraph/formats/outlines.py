@@ -11,7 +11,7 @@ from typing import Any
 
 from samgraph.formats.records import write_json
 from samgraph.formats.segment import Segment, SegmentedImage
-from samgraph.media.polygons import mask_to_polygons
+from samgraph.media.mask.polygons import mask_to_polygons
 
 
 def write_outlines(

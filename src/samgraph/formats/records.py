@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from samgraph.errors import ImageError
 from samgraph.media.files import write_atomically
-from samgraph.media.rle import MAX_PIXELS
+from samgraph.media.mask.rle import MAX_PIXELS
 
 Kind = TypeVar("Kind")
 MAX_BYTES = 1 << 30

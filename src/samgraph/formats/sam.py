@@ -18,7 +18,7 @@ import numpy as np
 from samgraph.errors import ImageError, OptionError
 from samgraph.formats.records import take_integer, take_number, write_json
 from samgraph.formats.segment import Segment, SegmentedImage
-from samgraph.media import rle as run_lengths
+from samgraph.media.mask import rle as run_lengths
 
 Mode = Literal["binary_mask", "uncompressed_rle", "coco_rle"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import OutputError
-from samgraph.media import rle as run_lengths
 from samgraph.media.drawing import label_map
-from samgraph.media.rle import Rle
+from samgraph.media.mask import rle as run_lengths
+from samgraph.media.mask.rle import Rle
 
 Box = tuple[float, float, float, float]
 

@@ -15,9 +15,9 @@ import numpy as np
 from samgraph.errors import ImageError, OutputError
 from samgraph.formats.records import corners, read_text
 from samgraph.formats.segment import Segment, SegmentedImage, file_stems, labels_of
-from samgraph.media import rle as run_lengths
 from samgraph.media.files import write_atomically
-from samgraph.media.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask import rle as run_lengths
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
 DEFAULT_LABEL = "object"
 CLASS_FILE = "classes.txt"

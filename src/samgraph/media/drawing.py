@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from samgraph.errors import ImageError, OptionError, OutputError
-from samgraph.media.components import Mask
-from samgraph.media.images import Rgb, encode_image
-from samgraph.media.masks import masks_to_boxes
+from samgraph.media.image.reading import Rgb, encode_image
+from samgraph.media.mask.components import Mask
+from samgraph.media.mask.geometry import masks_to_boxes
 
 Colour = tuple[int, int, int]
 

@@ -2,10 +2,10 @@
 
     (a, b) -> (a cos t - b sin t, a sin t + b cos t)
 
-`x` is [..., T, heads*D] with T = frames * h * w + unturned. Token n of a frame stands at column
+`x` is [..., T, heads*D] with T = frames * h * w + unrotated. Token n of a frame stands at column
 ``n % w`` and row ``n // w``. In each head the first D/2 channels turn with the column, the last
 D/2 with the row; pair i of a half turns by ``place * theta ** (-4 i / D)``. The grid repeats for
-every frame (tiled, not interleaved); the last `unturned` tokens are left as they are.
+every frame (tiled, not interleaved); the last `unrotated` tokens are left as they are.
 """
 
 from functools import lru_cache
@@ -21,30 +21,32 @@ from samgraph.ops.rules import need_float, widen
 Pair = tuple[int, int]
 
 
-def axial_rope(x: Tensor, *, grid: Pair, theta: float, heads: int = 1, unturned: Dim = 0) -> Tensor:
+def axial_rope(
+    x: Tensor, *, grid: Pair, theta: float, heads: int = 1, unrotated: Dim = 0
+) -> Tensor:
     """Turn channel pairs by their token's place in `grid` (height, width)."""
-    return emit("axial_rope", x, grid=grid, theta=theta, heads=heads, unturned=unturned)
+    return emit("axial_rope", x, grid=grid, theta=theta, heads=heads, unrotated=unrotated)
 
 
-def infer(x: TensorType, *, grid: Pair, theta: float, heads: int, unturned: Dim) -> TensorType:
+def infer(x: TensorType, *, grid: Pair, theta: float, heads: int, unrotated: Dim) -> TensorType:
     """The type does not change."""
     need_float("axial_rope", x)
     expect(x.rank >= 2, "axial_rope", "needs tokens and channels", got=x, want="[..., T, C]")
     ok = heads >= 1 and divide(x.shape[-1], 4 * heads) is not None
     expect(ok, "axial_rope", "channels do not fit", got=x, want=f"a multiple of {4 * heads}")
     expect(min(grid) >= 1 and theta > 0, "axial_rope", "bad grid or theta", got=grid, want="> 0")
-    turned = x.shape[-2] - unturned
+    turned = x.shape[-2] - unrotated
     frames = divide(turned, grid[0] * grid[1])
     ok = frames is not None and not (isinstance(frames, int) and frames < 0)
-    want = f"{grid[0] * grid[1]}*F + {unturned} tokens"
+    want = f"{grid[0] * grid[1]}*F + {unrotated} tokens"
     expect(ok, "axial_rope", "tokens are not whole frames", got=x, want=want)
     return x
 
 
-def reference(x: Array, *, grid: Pair, theta: float, heads: int, unturned: int) -> Array:
+def reference(x: Array, *, grid: Pair, theta: float, heads: int, unrotated: int) -> Array:
     """Turn every frame by the same table."""
     cos, sin = rotation_tables(grid, x.shape[-1] // heads, theta)
-    turned = x.shape[-2] - unturned
+    turned = x.shape[-2] - unrotated
     frames = turned // (grid[0] * grid[1])
     wide = widen(x)
     size = (frames, grid[0] * grid[1], heads, x.shape[-1] // heads // 2, 2)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from samgraph.errors import PromptError
-from samgraph.media.images import read_label_image
+from samgraph.media.image.reading import read_label_image
 
 Floats = NDArray[np.float32]
 

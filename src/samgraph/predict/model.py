@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from samgraph.checkpoint.builtin import NANO
+from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.sam2.loading import ConfigLike, Source, load_model, save_model
+from samgraph.models.sam2.model import GraphTable, Sam2Model
 from samgraph.runtime import CompileOptions
-from samgraph.sam2.config import Sam2Config
-from samgraph.sam2.loading import ConfigLike, Source, load_model, save_model
-from samgraph.sam2.model import GraphTable, Sam2Model
 
 if TYPE_CHECKING:
-    from samgraph.predict.everything import Everything
-    from samgraph.predict.image import EncodedImage
-    from samgraph.predict.images import EncodedImages
-    from samgraph.predict.stream import Stream
-    from samgraph.predict.video import Video
+    from samgraph.predict.everything.generate import Everything
+    from samgraph.predict.image.batch import EncodedImages
+    from samgraph.predict.image.encoded import EncodedImage
+    from samgraph.predict.video.stream import Stream
+    from samgraph.predict.video.video import Video
 
 
 class Model:
@@ -41,37 +41,37 @@ class Model:
 
     def image(self, source: Any, **options: Any) -> EncodedImage:
         """An image, encoded once, to be prompted: path, bytes, PIL image or array."""
-        from samgraph.predict.image import encode_image
+        from samgraph.predict.image.encoded import encode_image
 
         return encode_image(self.core, source, **options)
 
     def images(self, sources: Iterable[Any], **options: Any) -> EncodedImages:
         """Several images, encoded in batches."""
-        from samgraph.predict.images import encode_images
+        from samgraph.predict.image.batch import encode_images
 
         return encode_images(self.core, sources, **options)
 
     def everything(self, source: Any, **options: Any) -> Everything:
         """Masks of everything in an image, with no prompt."""
-        from samgraph.predict.everything import segment_everything
+        from samgraph.predict.everything.generate import segment_everything
 
         return segment_everything(self.core, source, **options)
 
     def video(self, source: Any, **options: Any) -> Video:
         """A video to track objects through: file, folder, list or iterator."""
-        from samgraph.predict.video import open_video
+        from samgraph.predict.video.video import open_video
 
         return open_video(self.core, source, **options)
 
     def stream(self, **options: Any) -> Stream:
         """A live stream: one frame at a time, in constant memory."""
-        from samgraph.predict.stream import open_stream
+        from samgraph.predict.video.stream import open_stream
 
         return open_stream(self.core, **options)
 
     def resume(self, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
         """A video or stream session that was saved."""
-        from samgraph.predict.sessions import resume
+        from samgraph.predict.video.sessions import resume
 
         return resume(self.core, path, **options)
 

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any
 
 from samgraph.errors import OutputError
-from samgraph.media.images import Rgb
+from samgraph.media.image.reading import Rgb
 
 
 @dataclass(frozen=True, slots=True, eq=False)

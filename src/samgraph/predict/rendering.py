@@ -25,7 +25,7 @@ from samgraph.formats.sam import to_sam_dicts
 from samgraph.formats.segment import Segment, SegmentedImage, labels_of
 from samgraph.formats.yolo import yolo_lines
 from samgraph.media.drawing import cutout, overlay, palette_png
-from samgraph.media.images import SUFFIXES, Rgb, encode_image
+from samgraph.media.image.reading import SUFFIXES, Rgb, encode_image
 from samgraph.predict.picture import Picture
 
 Format: TypeAlias = Literal[
@@ -46,7 +46,7 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WriteOptions:
     """How to write: the name of the objects, and what each format leaves open."""
 
     label: str | None = None
@@ -93,7 +93,7 @@ def default_suffix(kind: str) -> str:
 
 
 def render(
-    kind: str, suffix: str, picture: Picture, segments: Sequence[Segment], look: Look
+    kind: str, suffix: str, picture: Picture, segments: Sequence[Segment], look: WriteOptions
 ) -> bytes:
     """The content of a file."""
     if kind == "png":

@@ -71,8 +71,8 @@ def _attention(
     if bias is not None and len(bias) > 1:
         biases = bias.split(MOST_AT_ONCE)
     each = [
-        functional.scaled_dot_product_attention(*part, scale=scale)
-        for part in zip(*parts, biases, strict=True)
+        functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+        for q, k, v, bias in zip(*parts, biases, strict=True)
     ]
     y = each[0] if len(each) == 1 else torch.cat(each)
     return y[..., :width].transpose(1, 2).reshape(shape)

@@ -163,17 +163,17 @@ def _transpose(x: torch.Tensor, *, axes: Numbers) -> torch.Tensor:
 
 
 def _axial_rope(
-    x: torch.Tensor, *, grid: Pair, theta: float, heads: int, unturned: int
+    x: torch.Tensor, *, grid: Pair, theta: float, heads: int, unrotated: int
 ) -> torch.Tensor:
     """Turn every frame by the same table."""
     *front, tokens, channels = x.shape
-    turned, area = tokens - unturned, grid[0] * grid[1]
+    turned, area = tokens - unrotated, grid[0] * grid[1]
     wide = widen(x)
     turns = _turns(grid, channels // heads, theta, wide.dtype, wide.device)
     size = (turned // area, area, heads, channels // heads // 2, 2)
     pairs = torch.view_as_complex(wide[..., :turned, :].reshape(*front, *size).contiguous())
     y = torch.view_as_real(pairs * turns).reshape(*front, turned, channels)
-    whole = torch.cat([y, wide[..., turned:, :]], -2) if unturned else y
+    whole = torch.cat([y, wide[..., turned:, :]], -2) if unrotated else y
     return whole.to(x.dtype)
 
 

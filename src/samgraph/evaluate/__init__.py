@@ -1,0 +1,1 @@
+"""How good masks are: J and F, simulated clicks, mean IoU."""

@@ -1,0 +1,1 @@
+"""Long work that survives: journal, resume, limits."""

@@ -1,0 +1,1 @@
+"""Images in and out, and resizing into the model."""

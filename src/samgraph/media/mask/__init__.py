@@ -1,0 +1,1 @@
+"""Masks: run-length encoding, geometry, polygons, connected components."""

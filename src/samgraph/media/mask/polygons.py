@@ -1,0 +1,267 @@
+"""Masks to polygons and back.
+
+A contour runs along the edges of pixels, clockwise on the screen round what is set and the other
+way round a hole, so that rasterising it gives the mask back exactly. Pixels that touch only at a
+corner belong to different polygons.
+
+Only corners are visited. Every contour alternates between horizontal and vertical stretches; the
+stretches are found with numpy, each end is looked up among the starts of the other kind, and a
+loop over the links reads off the rings.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.errors import ImageError, OptionError
+from samgraph.media.mask.components import Mask, connected_components
+
+Ring = NDArray[np.float64]
+EDGES_AT_ONCE = 4096
+PAIRS_AT_ONCE = 1 << 22
+# Corners further away are pulled in to here, so that no product of two overflows.
+FAR = 1e9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Polygon:
+    """An outline and its holes: rings of corners (x, y), [K, 2], without the first one again."""
+
+    outer: Ring
+    holes: tuple[Ring, ...] = ()
+
+    @property
+    def rings(self) -> tuple[Ring, ...]:
+        """The outline first, then the holes."""
+        return (self.outer, *self.holes)
+
+
+def mask_to_polygons(mask: Mask, tolerance: float = 0.0) -> list[Polygon]:
+    """The outlines of a mask, in reading order.
+
+    With a tolerance, corners that lie within so many pixels of the simplified outline are left
+    out (Douglas and Peucker); a ring that would vanish is kept whole. Zero keeps every corner.
+    """
+    if not tolerance >= 0:
+        raise OptionError("a tolerance is not negative", got=tolerance)
+    labels, areas = connected_components(mask, 4)
+    outer: list[Ring | None] = [None] * (len(areas) - 1)
+    holes: list[list[Ring]] = [[] for _ in outer]
+    for corners in _trace(mask):
+        (x, y), (next_x, _) = corners[:2]
+        # The first stretch has the mask on its right: below it going right, above it going left.
+        inside = labels[y, x] if next_x > x else labels[y - 1, next_x]
+        ring = simplify(corners.astype(np.float64), tolerance)
+        if ring_area(corners) > 0:
+            outer[inside - 1] = ring
+        else:
+            holes[inside - 1].append(ring)
+    return [
+        Polygon(ring, tuple(inner))
+        for ring, inner in zip(outer, holes, strict=True)
+        if ring is not None
+    ]
+
+
+def polygons_to_mask(
+    polygons: Iterable[Polygon | NDArray[np.floating]], size_hw: tuple[int, int]
+) -> Mask:
+    """The pixels whose centre lies in any of the polygons: bool [H, W].
+
+    Holes, and crossings of a ring with itself, are by the even-odd rule within a polygon.
+
+    Raises:
+        ImageError: A corner is not a pair of finite numbers.
+    """
+    out = np.zeros(size_hw, np.bool_)
+    for polygon in polygons:
+        rings = polygon.rings if isinstance(polygon, Polygon) else (polygon,)
+        corners = [_check_ring(ring) for ring in rings]
+        rows, columns = _extent(np.concatenate(corners), size_hw)
+        window = out[rows, columns]
+        if window.size:
+            window |= _fill([ring - (columns.start, rows.start) for ring in corners], window.shape)
+    return out
+
+
+def ring_area(ring: NDArray[np.generic]) -> float:
+    """The signed area of a ring: positive clockwise on the screen, where y points down."""
+    x, y = ring[:, 0].astype(np.float64), ring[:, 1].astype(np.float64)
+    return float(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
+
+
+def simplify(ring: Ring, tolerance: float) -> Ring:
+    """A ring with fewer corners, none of the dropped ones further off than `tolerance`."""
+    if tolerance <= 0 or len(ring) <= 4:
+        return ring
+    far = int(np.argmax(((ring - ring[0]) ** 2).sum(axis=1)))
+    keep = np.zeros(len(ring) + 1, np.bool_)
+    keep[[0, far]] = True
+    closed = np.concatenate([ring, ring[:1]])
+    stack = [(0, far), (far, len(ring))]
+    while stack:
+        first, last = stack.pop()
+        if last - first < 2:
+            continue
+        distance = _distance_to_segment(closed[first + 1 : last], closed[first], closed[last])
+        worst = int(np.argmax(distance))
+        if distance[worst] > tolerance:
+            middle = first + 1 + worst
+            keep[middle] = True
+            stack += [(first, middle), (middle, last)]
+    simpler = ring[keep[:-1]]
+    return simpler if len(simpler) > 2 and ring_area(simpler) != 0 else ring
+
+
+def join_rings(rings: Sequence[Ring]) -> Ring:
+    """One ring from several, for formats that know neither holes nor parts.
+
+    The rings are chained by slits of no width, each walked there and back, so the even-odd rule
+    fills the same pixels.
+    """
+    joined = rings[0]
+    for ring in rings[1:]:
+        here, there = _nearest_corners(joined, ring)
+        turned = np.roll(ring, -there, axis=0)
+        joined = np.concatenate(
+            [joined[: here + 1], turned, turned[:1], joined[here : here + 1], joined[here + 1 :]]
+        )
+    return joined
+
+
+def _trace(mask: Mask) -> list[NDArray[np.int64]]:
+    """All rings of a mask as corners (x, y), each ring beginning with a horizontal stretch."""
+    height, width = mask.shape
+    level = np.zeros((height + 2, width + 2), np.int8)
+    level[1:-1, 1:-1] = mask
+    # +1 where the mask begins below the grid line (walked to the right), -1 where it ends (left).
+    line_y, x_start, x_stop, _ = _stretches((level[1:] - level[:-1])[:, 1:-1], forward=1)
+    # Where the mask begins right of the grid line its edge is walked up, where it ends, down.
+    line_x, y_start, y_stop, _ = _stretches((level[:, 1:] - level[:, :-1])[1:-1].T, forward=-1)
+    stride = 2 * (width + 2)
+    across_from, across_to = line_y * stride + 2 * x_start, line_y * stride + 2 * x_stop
+    down_from, down_to = y_start * stride + 2 * line_x, y_stop * stride + 2 * line_x
+    # Where four stretches meet, each turns right: going right leads down, and going down, left.
+    turn_down = _continue(across_to, x_stop > x_start, down_from, y_stop > y_start)
+    turn_across = _continue(down_to, y_stop < y_start, across_from, x_stop > x_start)
+    corners = np.stack([x_start, line_y, x_stop, line_y], axis=1).reshape(-1, 2, 2)
+    return [corners[ring].reshape(-1, 2) for ring in _cycles(turn_across[turn_down].tolist())]
+
+
+def _stretches(step: NDArray[np.int8], forward: int) -> tuple[NDArray[np.int64], ...]:
+    """Runs of +1 or of -1 in each row: the row, where the walk starts and stops, and the sign."""
+    rows, columns = step.shape
+    padded = np.zeros((rows, columns + 2), np.int8)
+    padded[:, 1:-1] = step
+    changes = padded[:, 1:] != padded[:, :-1]
+    row, start = np.nonzero(changes & (padded[:, 1:] != 0))
+    _, stop = np.nonzero(changes & (padded[:, :-1] != 0))
+    sign = padded[row, start + 1].astype(np.int64) * forward
+    return row, np.where(sign > 0, start, stop), np.where(sign > 0, stop, start), sign
+
+
+def _continue(
+    ends: NDArray[np.int64],
+    prefers: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+    kind: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """For each end, the stretch that starts there; of two, the one of the preferred kind."""
+    keys = starts + kind
+    order = np.argsort(keys)
+    place = np.searchsorted(keys[order], ends + prefers)
+    place = np.minimum(place, len(keys) - 1)
+    found = order[place]
+    return np.where(starts[found] == ends, found, order[np.maximum(place - 1, 0)])
+
+
+def _cycles(follow: list[int]) -> list[list[int]]:
+    """The cycles of a permutation."""
+    seen = bytearray(len(follow))
+    cycles = []
+    for start in range(len(follow)):
+        cycle = []
+        while not seen[start]:
+            seen[start] = 1
+            cycle.append(start)
+            start = follow[start]
+        if cycle:
+            cycles.append(cycle)
+    return cycles
+
+
+def _distance_to_segment(points: Ring, start: Ring, stop: Ring) -> NDArray[np.float64]:
+    along = stop - start
+    length = float(along @ along)
+    if length == 0:
+        return np.asarray(np.hypot(*(points - start).T))
+    share = np.clip((points - start) @ along / length, 0, 1)
+    return np.asarray(np.hypot(*(points - start - share[:, None] * along).T))
+
+
+def _nearest_corners(one: Ring, other: Ring) -> tuple[int, int]:
+    """The corners of two rings that are closest, looking at a part of a very long ring only."""
+    some = other[: max(1, PAIRS_AT_ONCE // len(one))]
+    apart = ((one[:, None] - some[None]) ** 2).sum(axis=2)
+    here, there = np.unravel_index(int(np.argmin(apart)), apart.shape)
+    return int(here), int(there)
+
+
+def _extent(corners: Ring, size_hw: tuple[int, int]) -> tuple[slice, slice]:
+    """The rows and columns of the image that a polygon can reach."""
+    if not len(corners):
+        return slice(0, 0), slice(0, 0)
+    x, y = corners.T
+    low = (np.floor(y.min()), np.floor(x.min()))
+    high = (np.ceil(y.max()), np.ceil(x.max()))
+    rows, columns = (
+        slice(int(np.clip(a, 0, n)), int(np.clip(b, 0, n)))
+        for a, b, n in zip(low, high, size_hw, strict=True)
+    )
+    return rows, columns
+
+
+def _fill(rings: Sequence[Ring], size_hw: tuple[int, ...]) -> Mask:
+    """Even-odd fill: each edge flips all pixels right of where it crosses their row's middle."""
+    height, width = size_hw
+    flips = np.zeros((height, width + 1), np.uint8)
+    starts = np.concatenate(rings)
+    stops = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
+    for first in range(0, len(starts), EDGES_AT_ONCE):
+        part = slice(first, first + EDGES_AT_ONCE)
+        row, x = _crossings(starts[part], stops[part], height)
+        column = np.clip(np.ceil(x - 0.5), 0, width).astype(np.int64)
+        np.add.at(flips.ravel(), row * (width + 1) + column, 1)
+    flips &= 1
+    np.bitwise_xor.accumulate(flips, axis=1, out=flips)
+    return np.ascontiguousarray(flips[:, :width]).view(np.bool_)
+
+
+def _crossings(
+    start: Ring, stop: Ring, height: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Every row whose middle an edge crosses, and the x where it does."""
+    top, bottom = np.minimum(start[:, 1], stop[:, 1]), np.maximum(start[:, 1], stop[:, 1])
+    first = np.clip(np.ceil(top - 0.5), 0, height).astype(np.int64)
+    last = np.clip(np.ceil(bottom - 0.5), 0, height).astype(np.int64)
+    many = last - first
+    edge = np.repeat(np.arange(len(many)), many)
+    row = first[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(many) - many, many)
+    (x0, y0), (x1, y1) = start[edge].T, stop[edge].T
+    return row, x0 + (row + 0.5 - y0) * (x1 - x0) / (y1 - y0)
+
+
+def _check_ring(ring: NDArray[np.floating]) -> Ring:
+    try:
+        corners = np.asarray(ring, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ImageError("a polygon is not made of numbers") from error
+    if corners.ndim != 2 or corners.shape[1] != 2 or not np.isfinite(corners).all():
+        raise ImageError(
+            "a polygon is not a ring of finite corners",
+            got=f"{list(corners.shape)}",
+            expected="[K, 2], as (x, y)",
+        )
+    return np.clip(corners, -FAR, FAR)

@@ -1,0 +1,1 @@
+"""Video files, frame sources, prefetching and writing."""

@@ -1,0 +1,391 @@
+"""Where frames come from: one protocol, and the sources that are not video files.
+
+A source gives any frame by its number, as uint8 RGB [H, W, 3], decoding only what is asked for:
+
+    with open_frames("clip.mp4") as source:
+        first = source.frame(0)
+
+`open_frames` takes a video file, a folder of images, a list, an array [F, H, W, 3], or any
+iterator. All frames of a source have one size. What cannot be read is an error, or, with
+`on_damage="skip"`, a `MissingFrameError` for that frame alone; either way `source.damage` tells
+what was wrong, frame by frame. Frames keep their numbers: a missing frame leaves a gap.
+"""
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.errors import ImageError, OptionError, VideoError
+from samgraph.media.image.opening import ImageSource, shown
+from samgraph.media.image.reading import MAX_PIXELS, Rgb, image_size, read_image
+from samgraph.media.video.source import (
+    Damage,
+    FrameSource,
+    MissingFrameError,
+    OnDamage,
+    check_frame_size,
+    check_index,
+    skips,
+)
+
+__all__ = [
+    "Damage",
+    "FrameIterator",
+    "FrameList",
+    "FrameSource",
+    "FramesSource",
+    "ImageFolder",
+    "MissingFrameError",
+    "OnDamage",
+    "natural_key",
+    "open_frames",
+]
+
+FramesSource: TypeAlias = (
+    "str | os.PathLike[str] | Sequence[ImageSource] | NDArray[Any] | Iterable[ImageSource]"
+    " | FrameSource"
+)
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+IMAGE_BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"BM", b"II*\0", b"MM\0*", b"GIF8")
+WINDOW = 16
+
+
+class FrameList(FrameSource):
+    """Frames that are at hand: a list of arrays, Pillow images, bytes or paths, or an array.
+
+    Sizes are compared at once, from headers; pixels are read when asked for and not kept.
+    """
+
+    def __init__(
+        self,
+        items: "Sequence[ImageSource] | NDArray[Any]",
+        *,
+        name: str = "the list of frames",
+        on_damage: OnDamage = "error",
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        if len(items) == 0:
+            raise VideoError(f"{name} holds no frames")
+        self._items, self._name = items, name
+        self._skips, self._max_pixels = skips(on_damage), max_pixels
+        self._decoded: set[int] = set()
+        self._missing: dict[int, str] = {}
+        self._size_hw = self._check_sizes()
+
+    @property
+    def name(self) -> str:
+        """What the list was called when it was made."""
+        return self._name
+
+    @property
+    def length(self) -> int:
+        """How many frames there are."""
+        return len(self._items)
+
+    @property
+    def size_hw(self) -> tuple[int, int]:
+        """Height and width of every frame."""
+        return self._size_hw
+
+    @property
+    def damage(self) -> Damage:
+        """The frames that cannot be read."""
+        missing = tuple(sorted(self._missing))
+        return Damage(None, len(self._items), len(self._decoded), missing)
+
+    def frame(self, index: int) -> Rgb:
+        """The frame as uint8 RGB; an array that already is that is not copied."""
+        check_index(index, self.length, self._name)
+        if index in self._missing:
+            raise MissingFrameError(self._missing[index])
+        try:
+            pixels = read_image(self._items[index], max_pixels=self._max_pixels)
+            check_frame_size(self._label(index), pixels.shape[:2], self._size_hw)
+        except (ImageError, VideoError) as error:
+            raise self._refusal(index, error) from error
+        self._decoded.add(index)
+        return pixels
+
+    def time(self, index: int) -> float | None:
+        """None: such frames carry no time."""
+        check_index(index, self.length, self._name)
+        return None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _check_sizes(self) -> tuple[int, int]:
+        size: tuple[int, int] | None = None
+        for index, item in enumerate(self._items):
+            try:
+                found = image_size(item)
+                size = size or found
+                check_frame_size(self._label(index), found, size)
+            except (ImageError, VideoError) as error:
+                refusal = self._refusal(index, error)
+                if not self._skips:
+                    raise refusal from error
+        if size is None:
+            raise VideoError(
+                f"no frame of {self._name} can be read", got=next(iter(self._missing.values()))
+            )
+        return size
+
+    def _refusal(self, index: int, error: ImageError | VideoError) -> VideoError:
+        """The error for a frame that cannot be read, which is noted if it may be skipped."""
+        name = self._label(index)
+        what = error.what if name in error.what else f"{name} cannot be used: {error.what}"
+        if self._skips:
+            self._missing[index] = what
+            return MissingFrameError(what)
+        return VideoError(what, got=error.got, expected=error.expected, hint=error.hint)
+
+    def _label(self, index: int) -> str:
+        item = self._items[index]
+        if isinstance(item, str | os.PathLike):
+            return f"`{shown(os.fspath(item))}`"
+        return f"frame {index} of {self._name}"
+
+
+class ImageFolder(FrameList):
+    """A folder of images, one a frame, in natural order: `2.jpg` comes before `10.jpg`.
+
+    Images are told by their suffix, or where there is no known one, by their first bytes. Hidden
+    files, folders and everything else are passed over.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        on_damage: OnDamage = "error",
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        self.paths = image_files(folder)
+        label = f"`{shown(os.fspath(folder))}`"
+        super().__init__(self.paths, name=label, on_damage=on_damage, max_pixels=max_pixels)
+        self._folder_name = Path(folder).resolve().name
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self._folder_name
+
+
+class FrameIterator(FrameSource):
+    """Frames from any iterator, such as a camera: forward only, the last few kept.
+
+    `window` frames can be asked for again; older ones are forgotten. Frames are copied, so that
+    an iterator may use the same array for all. Its own exceptions come out as they are.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[ImageSource],
+        *,
+        window: int = WINDOW,
+        name: str = "the iterator of frames",
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        if window < 1:
+            raise OptionError("at least one frame must be kept", got=f"a window of {window}")
+        self._items: Iterator[ImageSource] | None = iter(items)
+        self._window, self._name, self._max_pixels = window, name, max_pixels
+        self._kept: OrderedDict[int, Rgb] = OrderedDict()
+        self._taken = 0
+        self._lock = threading.Lock()
+        if not self._take():
+            raise VideoError(f"{name} gave no frames")
+        self._size_hw: tuple[int, int] = self._kept[0].shape[:2]
+
+    @property
+    def name(self) -> str:
+        """What the iterator was called when the source was made."""
+        return self._name
+
+    @property
+    def length(self) -> int | None:
+        """How many frames there were, once the iterator has ended."""
+        return self._taken if self._items is None else None
+
+    @property
+    def size_hw(self) -> tuple[int, int]:
+        """Height and width of every frame."""
+        return self._size_hw
+
+    @property
+    def damage(self) -> Damage:
+        """How many frames came."""
+        return Damage(None, self.length, self._taken)
+
+    def frame(self, index: int) -> Rgb:
+        """The frame, taken from the iterator if it has not been yet.
+
+        Raises:
+            VideoError: The frame has been forgotten, or the iterator ended before it.
+        """
+        with self._lock:
+            check_index(index, self.length, self._name)
+            while index >= self._taken and self._take():
+                pass
+            check_index(index, self.length, self._name)
+            if index in self._kept:
+                return self._kept[index]
+        raise VideoError(
+            f"frame {index} of {self._name} has been forgotten",
+            got=f"frames {self._taken - len(self._kept)} to {self._taken - 1} are kept",
+            hint="keep more with `cache_frames`, or give a list, a folder or a file",
+        )
+
+    def time(self, index: int) -> float | None:
+        """None: such frames carry no time."""
+        return None
+
+    def close(self) -> None:
+        """Let go of the iterator and of the frames kept."""
+        self._items = None
+        self._kept.clear()
+
+    def _take(self) -> bool:
+        """Take one frame; False at the end."""
+        if self._items is None:
+            return False
+        try:
+            item = next(self._items)
+        except StopIteration:
+            self._items = None
+            return False
+        label = f"frame {self._taken} of {self._name}"
+        try:
+            pixels = read_image(item, max_pixels=self._max_pixels)
+        except ImageError as error:
+            raise VideoError(
+                f"{label} cannot be used: {error.what}", got=error.got, expected=error.expected
+            ) from error
+        if self._taken:
+            check_frame_size(label, pixels.shape[:2], self._size_hw)
+        self._kept[self._taken] = pixels.copy()
+        self._taken += 1
+        if len(self._kept) > self._window:
+            self._kept.popitem(last=False)
+        return True
+
+
+def open_frames(
+    source: FramesSource,
+    *,
+    on_damage: OnDamage = "error",
+    cache_frames: int | None = None,
+    max_pixels: int | None = None,
+) -> FrameSource:
+    """A source for whatever holds frames; one that already is a source is returned as it is.
+
+    Args:
+        source: The path of a video file or of a folder of images; a list, tuple or array
+            [F, H, W, 3] of frames; or any iterator of frames.
+        on_damage: What to do about a frame that cannot be decoded: raise `VideoError`, or skip it
+            with a `MissingFrameError` and a note in `source.damage`.
+        cache_frames: How many decoded frames a video file or an iterator keeps at hand.
+        max_pixels: The most pixels a frame may have.
+
+    Raises:
+        VideoError: There are no frames, or they cannot be read. Addresses are not fetched.
+    """
+    skips(on_damage)
+    if cache_frames is not None and cache_frames < 1:
+        raise OptionError("at least one frame must be kept", got=f"`cache_frames={cache_frames}`")
+    if isinstance(source, FrameSource):
+        return source
+    pixels = MAX_PIXELS if max_pixels is None else max_pixels
+    if isinstance(source, str | os.PathLike):
+        return _open_path(os.fspath(source), on_damage, cache_frames, max_pixels)
+    if isinstance(source, np.ndarray) and source.ndim == 4:
+        return FrameList(source, name="the array", on_damage=on_damage, max_pixels=pixels)
+    if isinstance(source, list | tuple):
+        return FrameList(source, on_damage=on_damage, max_pixels=pixels)
+    is_other = isinstance(
+        source, bytes | bytearray | memoryview | dict | set | frozenset | np.ndarray
+    ) or hasattr(source, "read")
+    if isinstance(source, Iterable) and not is_other:
+        return FrameIterator(source, window=cache_frames or WINDOW, max_pixels=pixels)
+    array = isinstance(source, np.ndarray)
+    raise VideoError(
+        "this is not a video",
+        got=f"an array {list(cast('Any', source).shape)}" if array else f"a {_kind(source)}",
+        expected="a path, a list, an array [F, H, W, 3] or an iterator of frames",
+        hint="open cameras and addresses yourself, and give an iterator of their frames",
+    )
+
+
+def natural_key(name: str) -> tuple[list[Any], str]:
+    """A sort key that takes runs of digits as numbers: `img2` before `img10`."""
+    pieces: list[Any] = re.split(r"([0-9]+)", name.casefold())
+    pieces[1::2] = map(int, pieces[1::2])
+    return pieces, name
+
+
+def _open_path(
+    path: str, on_damage: OnDamage, cache_frames: int | None, max_pixels: int | None
+) -> FrameSource:
+    if os.path.isdir(path):
+        limit = MAX_PIXELS if max_pixels is None else max_pixels
+        return ImageFolder(path, on_damage=on_damage, max_pixels=limit)
+    from samgraph.media.video.file import MAX_FRAME_PIXELS, VideoFile
+
+    limit = MAX_FRAME_PIXELS if max_pixels is None else max_pixels
+    try:
+        return VideoFile(path, on_damage=on_damage, cache_frames=cache_frames, max_pixels=limit)
+    except VideoError as error:
+        if not os.path.isfile(path) or not _is_image(Path(path)):
+            raise
+        raise VideoError(
+            f"`{shown(path)}` is one image, not a video",
+            hint="give the folder of all frames, or a list of them",
+        ) from error
+
+
+def image_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The images directly in a folder, in natural order."""
+    label = f"`{shown(os.fspath(folder))}`"
+    try:
+        with os.scandir(folder) as entries:
+            files = [entry.name for entry in entries if entry.is_file()]
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise VideoError(f"{label} cannot be read", got=str(reason).lower()) from error
+    visible = [name for name in files if not name.startswith(".")]
+    images = [name for name in visible if _is_image(Path(folder, name))]
+    if not images:
+        raise VideoError(
+            f"{label} holds no images",
+            got=f"{len(visible)} files of other kinds" if visible else "no files",
+            expected="JPEG, PNG, WebP, BMP, TIFF or GIF",
+        )
+    return [Path(folder, name) for name in sorted(images, key=natural_key)]
+
+
+def _is_image(path: Path) -> bool:
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        return True
+    if path.suffix and not path.suffix[1:].isdigit():
+        return False
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(12)
+    except OSError:
+        return False
+    return beginning.startswith(IMAGE_BEGINNINGS) or (
+        beginning.startswith(b"RIFF") and beginning.endswith(b"WEBP")
+    )
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,50 @@
+"""The memory as tokens: frames with their place and time, pointers with their time.
+
+A remembered frame is tagged with its slot: `memory_frames - 1` for every conditioning frame, t - 1
+for the frame t steps back. An object pointer of 256 channels becomes four tokens of 64, with
+its distance in time, scaled to 0..1, as position (SAM 2.1).
+
+Shapes: N objects, F frames, T cells of the grid, Q pointers.
+"""
+
+from samgraph import ops
+from samgraph.graph import Scope, Tensor
+from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.sam2.layers import linear
+from samgraph.models.sam2.positions import sine_grid, sine_time
+
+
+def frame_positions(at: Scope, config: Sam2Config, slots: Tensor) -> Tensor:
+    """Place and time of every remembered token: slots [N, F] -> [N, F*T, 64]."""
+    N, F = slots.shape
+    side, C = config.grid, config.memory_channels
+    times = at.weight("maskmem_tpos_enc", config.memory_frames, 1, 1, C)
+    table = times.reshape(config.memory_frames, C)
+    place = sine_grid(C, side, side).reshape(C, side * side).T[None, None]
+    tagged = ops.gather(table, slots, 0).reshape(N, F, 1, C) + place
+    return tagged.reshape(N, F * (side * side), C)
+
+
+def pointer_tokens(config: Sam2Config, pointers: Tensor) -> Tensor:
+    """[N, Q, C] -> [N, 4*Q, 64]."""
+    N, Q, _ = pointers.shape
+    return pointers.reshape(N, Q * tokens_per_pointer(config), config.memory_channels)
+
+
+def pointer_positions(at: Scope, config: Sam2Config, times: Tensor) -> Tensor:
+    """The encoded time of each pointer token: times [N, Q] -> [N, 4*Q, 64]."""
+    N, Q = times.shape
+    split, C = tokens_per_pointer(config), config.memory_channels
+    if not config.pointer_time:
+        return ops.expand(at.builder.constant(0.0, "f32"), N, Q * split, C)
+    if config.project_pointer_time:
+        encoded = linear(at / "obj_ptr_tpos_proj", sine_time(times, config.channels), C)
+    else:
+        encoded = sine_time(times, C)
+    repeated = ops.expand(encoded[:, :, None], N, Q, split, C)
+    return repeated.reshape(N, Q * split, C)
+
+
+def tokens_per_pointer(config: Sam2Config) -> int:
+    """How many memory tokens one pointer becomes."""
+    return config.channels // config.memory_channels

@@ -1,0 +1,1 @@
+"""Automatic masks of everything in an image."""

@@ -1,0 +1,153 @@
+"""The settings of automatic masks: the reference's, by its names and with its defaults."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from samgraph.errors import OptionError
+from samgraph.formats.sam import Mode
+from samgraph.predict.everything.grids import Grid, layer_grids
+
+_MODES = ("binary_mask", "uncompressed_rle", "coco_rle")
+_MOST_POINTS = 1 << 20
+_NUMBERS = (
+    "pred_iou_thresh",
+    "stability_score_thresh",
+    "stability_score_offset",
+    "mask_threshold",
+    "box_nms_thresh",
+    "crop_nms_thresh",
+    "crop_overlap_ratio",
+    "min_mask_region_area",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EverythingSettings:
+    """What to look for and what to keep.
+
+    points_per_side           points along each side of the grid; or `point_grids` instead: a list
+                              of [K, 2] in 0..1, for the image and for each layer of crops
+    points_per_batch          points between two steps of the progress; says nothing about results
+    pred_iou_thresh           masks that the model thinks worse are dropped
+    stability_score_thresh    masks that change more with their threshold are dropped ...
+    stability_score_offset    ... when it moves this far up and down
+    mask_threshold            the logit above which a pixel belongs to a mask
+    box_nms_thresh            of masks whose boxes overlap more than this, the best stays
+    crop_n_layers             look again at crops: 2 x 2 in the first layer, then 4 x 4, ...
+    crop_nms_thresh           as `box_nms_thresh`, between crops; the smaller crop wins
+    crop_overlap_ratio        how far crops of the first layer overlap, of the short side
+    crop_n_points_downscale_factor    how much coarser the grid gets from layer to layer
+    min_mask_region_area      holes and loose pieces smaller than this are cleaned away
+    output_mode               the form of masks in `to_sam_dicts`
+    use_m2m                   give each mask back to the model once, to be refined
+    multimask                 three masks a point, or one
+    """
+
+    points_per_side: int | None = 32
+    points_per_batch: int = 64
+    pred_iou_thresh: float = 0.8
+    stability_score_thresh: float = 0.95
+    stability_score_offset: float = 1.0
+    mask_threshold: float = 0.0
+    box_nms_thresh: float = 0.7
+    crop_n_layers: int = 0
+    crop_nms_thresh: float = 0.7
+    crop_overlap_ratio: float = 512 / 1500
+    crop_n_points_downscale_factor: int = 1
+    point_grids: Sequence[Grid] | None = None
+    min_mask_region_area: int = 0
+    output_mode: Mode = "binary_mask"
+    use_m2m: bool = False
+    multimask: bool = True
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            raise OptionError(problem)
+
+    @property
+    def grids(self) -> list[Grid]:
+        """The points, in 0..1, for the image and for each layer of crops."""
+        if self.point_grids is None:
+            side, layers = self.points_per_side or 0, self.crop_n_layers
+            return layer_grids(side, layers, self.crop_n_points_downscale_factor)
+        return [np.asarray(grid, np.float64) for grid in self.point_grids]
+
+
+def read_settings(given: dict[str, Any]) -> EverythingSettings:
+    """The settings that keyword arguments stand for.
+
+    Raises:
+        OptionError: One does not exist or makes no sense.
+    """
+    known = [field.name for field in fields(EverythingSettings)]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=3) or known
+            raise OptionError(f"there is no setting `{name}`", expected=", ".join(near))
+    if given.get("point_grids") is not None:
+        given = {"points_per_side": None, **given}
+    return EverythingSettings(**given)
+
+
+def _problems(settings: EverythingSettings) -> list[str]:
+    found = [*_wrong_numbers(settings)]
+    if (settings.points_per_side is None) == (settings.point_grids is None):
+        found.append("give either `points_per_side` or `point_grids`, and not both")
+    if settings.output_mode not in _MODES:
+        found.append(f"there is no output mode `{settings.output_mode}`: {', '.join(_MODES)}")
+    return found or _wrong_grids(settings)
+
+
+def _wrong_numbers(settings: EverythingSettings) -> list[str]:
+    found = []
+    whole = {
+        "points_per_side": 1,
+        "points_per_batch": 1,
+        "crop_n_layers": 0,
+        "crop_n_points_downscale_factor": 1,
+    }
+    for name, least in whole.items():
+        value = getattr(settings, name)
+        ok = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+        if not ok and not (name == "points_per_side" and value is None):
+            found.append(f"`{name}` is a whole number from {least} up, not `{value}`")
+    for name in _NUMBERS:
+        value = getattr(settings, name)
+        if not _is_number(value) or not np.isfinite(value):
+            found.append(f"`{name}` is a number, not `{value}`")
+    if not found and settings.min_mask_region_area < 0:
+        found.append(f"`min_mask_region_area` is not negative, got {settings.min_mask_region_area}")
+    if not found and not 0 <= settings.crop_overlap_ratio < 1:
+        found.append(f"`crop_overlap_ratio` is from 0 to 1, not {settings.crop_overlap_ratio}")
+    if not found and settings.crop_n_layers > 4:
+        found.append(f"{4**settings.crop_n_layers} crops are too many: at most 4 layers")
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _wrong_grids(settings: EverythingSettings) -> list[str]:
+    side, layers = settings.points_per_side, settings.crop_n_layers
+    if side is not None:
+        if side**2 > _MOST_POINTS:
+            return [f"{side} points a side are too many"]
+        if side < settings.crop_n_points_downscale_factor**layers:
+            return ["the deepest layer of crops has no points left"]
+        return []
+    try:
+        grids = settings.grids
+    except (TypeError, ValueError):
+        return ["`point_grids` is not a list of arrays [K, 2]"]
+    if len(grids) < layers + 1:
+        return [f"{len(grids)} point grids are too few for {layers} layers of crops"]
+    for grid in grids:
+        inside = grid.ndim == 2 and grid.shape[1] == 2 and 0 < len(grid) <= _MOST_POINTS
+        if not inside or not ((grid >= 0) & (grid <= 1)).all():
+            return ["a point grid is not an array [K, 2] of numbers from 0 to 1"]
+    return []

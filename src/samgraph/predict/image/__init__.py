@@ -1,0 +1,1 @@
+"""One image or several, encoded once and prompted."""

@@ -1,0 +1,1 @@
+"""Tracking objects through videos and streams."""

@@ -1,0 +1,75 @@
+"""Memories the bank has let go, thinned so that tracking can be taken up again every few frames.
+
+At first everything is kept. When that is too much, only what is read at every sixteenth frame
+stays, then at every thirty-second, and so on: a correction far back, or a run from the middle,
+then tracks again from the frame before it that is complete, and gives the same numbers.
+"""
+
+from collections.abc import Iterable
+
+from samgraph.predict.video.memory_bank import Memory, MemoryPolicy, Moment
+
+FIRST_INTERVAL = 16
+
+
+class Archive:
+    """The memories of one object that are no longer read, within a size."""
+
+    def __init__(self, policy: MemoryPolicy, length: int | None) -> None:
+        self._policy, self._length = policy, length
+        self._kept: dict[int, tuple[Memory, bool]] = {}
+        self._interval = 1
+        self.bytes = 0
+
+    def __contains__(self, frame: int) -> bool:
+        return frame in self._kept
+
+    def put(self, dropped: Iterable[tuple[int, Memory]], is_reverse: bool, limit: float) -> None:
+        """Keep what the bank dropped while tracking in a direction, if it is worth it."""
+        for frame, memory in dropped:
+            self.discard(frame)
+            thinned = self._thinned(frame, memory, is_reverse)
+            if thinned is not None and limit > 0:
+                self._kept[frame] = thinned, is_reverse
+                self.bytes += thinned.bytes
+        while self.bytes > limit and self._kept:
+            self._thin()
+
+    def take(self, frame: int) -> Memory | None:
+        """The memory of a frame, which goes back to the bank."""
+        memory = self._kept[frame][0] if frame in self._kept else None
+        self.discard(frame)
+        return memory
+
+    def discard(self, frame: int) -> None:
+        """Drop one frame."""
+        if frame in self._kept:
+            self.bytes -= self._kept.pop(frame)[0].bytes
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._kept.clear()
+        self._interval, self.bytes = 1, 0
+
+    def _thin(self) -> None:
+        """Take up tracking at fewer places."""
+        self._interval = max(2 * self._interval, FIRST_INTERVAL)
+        for frame, (memory, is_reverse) in list(self._kept.items()):
+            self.discard(frame)
+            thinned = self._thinned(frame, memory, is_reverse)
+            if thinned is not None:
+                self._kept[frame] = thinned, is_reverse
+                self.bytes += thinned.bytes
+
+    def _thinned(self, frame: int, memory: Memory, is_reverse: bool) -> Memory | None:
+        """The part of a memory that is read at the next place tracking can be taken up at."""
+        if self._interval == 1:
+            return memory
+        step = self._interval
+        place = (frame - 1) // step * step if is_reverse else (frame // step + 1) * step
+        moment = Moment(place, is_reverse, self._length)
+        if self._policy.keeps_mask(frame, moment):
+            return memory
+        if self._policy.keeps_pointer(frame, moment):
+            return Memory(None, memory.pointer)
+        return None

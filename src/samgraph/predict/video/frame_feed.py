@@ -1,0 +1,175 @@
+"""Frames on their way into the model: prepared ahead by a thread, and kept once encoded."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from samgraph.errors import OptionError
+from samgraph.media.image.preprocess import resize_video_frame
+from samgraph.media.image.reading import Rgb
+from samgraph.media.video.frames import FrameSource
+from samgraph.media.video.prefetch import Prefetcher
+from samgraph.predict.video.memory_bank import Floats
+from samgraph.predict.video.tracker import Features, Tracker
+
+MEGABYTE: Final = 1 << 20
+MOST_FRAMES: Final = 256
+# A gap of so many frames is read through; for a larger one, reading starts anew behind it.
+GAP: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyFrame:
+    """A frame as it was read, [H, W, 3], and as the model wants it, [3, S, S]."""
+
+    image: Rgb
+    pixels: Floats
+
+
+class FrameFeed:
+    """Ready frames of a source, asked for in one direction."""
+
+    def __init__(
+        self, source: FrameSource, size: int, *, last: int | None, is_reverse: bool
+    ) -> None:
+        self._source, self._size = source, size
+        self._last, self._is_reverse = last, is_reverse
+        self._prefetcher: Prefetcher[ReadyFrame] | None = None
+        self._held: tuple[int, ReadyFrame] | None = None
+        self._next = 0
+
+    def get(self, index: int) -> ReadyFrame | None:
+        """The frame, or None where it is missing and damage is skipped.
+
+        Raises:
+            EOFError: The source, whose length was not known, ended before this frame.
+        """
+        back = -1 if self._is_reverse else 1
+        ahead = (index - self._next) * back
+        if self._prefetcher is None or ahead < 0 or ahead > GAP:
+            self._restart(index)
+        while self._held is None or (self._held[0] - index) * back < 0:
+            if self._prefetcher is None:
+                break
+            try:
+                self._held = next(self._prefetcher)
+            except StopIteration:
+                self._check_end(index)
+                return None
+        self._next = index + back
+        if self._held is None or self._held[0] != index:
+            return None
+        frame, self._held = self._held[1], None
+        return frame
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        if self._prefetcher is not None:
+            self._prefetcher.close()
+        self._prefetcher = self._held = None
+
+    def _restart(self, index: int) -> None:
+        self.close()
+        back = -1 if self._is_reverse else 1
+        self._prefetcher = Prefetcher(
+            self._source,
+            lambda frame: prepare(frame, self._size),
+            start=index,
+            stop=None if self._last is None else self._last + back,
+            reverse=self._is_reverse,
+        )
+        self._next = index
+
+    def _check_end(self, index: int) -> None:
+        """The thread has nothing more: the frame is missing, or lies behind the end."""
+        length = self._source.length
+        if length is None or not 0 <= index < length:
+            raise EOFError
+
+
+@contextmanager
+def feeding(
+    source: FrameSource, size: int, *, last: int | None, is_reverse: bool
+) -> Iterator[FrameFeed]:
+    """A feed that stops reading ahead when the block is left."""
+    feed = FrameFeed(source, size, last=last, is_reverse=is_reverse)
+    try:
+        yield feed
+    finally:
+        feed.close()
+
+
+def prepare(frame: Rgb, size: int) -> ReadyFrame:
+    """A frame with its tensor."""
+    return ReadyFrame(frame, resize_video_frame(frame, size))
+
+
+class FeatureCache:
+    """Encoded frames by number, up to a size in bytes and a count; the least used go first.
+
+    The count matters for small models: it bounds how long a video goes on filling the cache.
+    """
+
+    def __init__(self, megabytes: float) -> None:
+        if megabytes < 0:
+            raise OptionError("a cache has no negative size", got=f"{megabytes} MB")
+        self._limit = int(megabytes * MEGABYTE)
+        self._kept: OrderedDict[int, Features] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def bytes(self) -> int:
+        """How much is kept."""
+        return self._bytes
+
+    def get(self, index: int) -> Features | None:
+        """The encoded frame, if it is kept."""
+        if index not in self._kept:
+            return None
+        self._kept.move_to_end(index)
+        return self._kept[index]
+
+    def put(self, index: int, features: Features) -> None:
+        """Keep an encoded frame; the last one is kept whatever its size."""
+        self.drop(index)
+        self._kept[index] = features
+        self._bytes += features.bytes
+        while len(self._kept) > 1 and (self._bytes > self._limit or len(self._kept) > MOST_FRAMES):
+            self._bytes -= self._kept.popitem(last=False)[1].bytes
+
+    def drop(self, index: int) -> None:
+        """Forget one frame."""
+        if index in self._kept:
+            self._bytes -= self._kept.pop(index).bytes
+
+
+class EncodedFrames:
+    """The frames of a source, encoded: from the cache where they are kept."""
+
+    def __init__(self, source: FrameSource, tracker: Tracker, megabytes: float) -> None:
+        self._source, self._tracker = source, tracker
+        self.cache = FeatureCache(megabytes)
+
+    def __call__(self, index: int) -> Features:
+        """A frame, read and encoded if need be."""
+        return self.get(index) or self._encoded(index, None)
+
+    def get(self, index: int) -> Features | None:
+        """A frame that is encoded already."""
+        return self.cache.get(index)
+
+    def put(self, index: int, ready: ReadyFrame) -> Features:
+        """Encode a frame that is at hand."""
+        return self.get(index) or self._encoded(index, ready)
+
+    def _encoded(self, index: int, ready: ReadyFrame | None) -> Features:
+        if ready is None:
+            ready = prepare(self._source.frame(index), self._tracker.config.image_size)
+        features = self._tracker.encode(ready.pixels)
+        self.cache.put(index, features)
+        return features

@@ -1,0 +1,218 @@
+"""Sessions on disk: a `.safetensors` file with JSON inside, so nothing in it can run.
+
+    video.save("session.safetensors")
+    video = model.resume("session.safetensors")
+    for frame in video.track(start=video.position):
+        ...
+
+Saved is all that later results depend on: prompts and what came of them, and what is remembered
+of each object. Masks that were tracked are not; nor are caches.
+"""
+
+import inspect
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph import checkpoint
+from samgraph.errors import CheckpointError, OptionError, SamgraphError
+from samgraph.models.sam2.model import Sam2Model
+from samgraph.predict.features import fingerprint
+from samgraph.predict.video.memory_bank import ReferencePolicy
+from samgraph.predict.video.session_objects import Tensors, read_object, write_object
+from samgraph.predict.video.stream import Stream, open_stream
+from samgraph.predict.video.video import Video, open_video
+
+if TYPE_CHECKING:
+    from samgraph.predict.video.following import Follower
+
+KEY = "samgraph.session"
+VERSION = 1
+FRAME = "stream.frame"
+
+
+def save_video(video: Video, path: str | os.PathLike[str]) -> None:
+    """Write the session of a video.
+
+    Raises:
+        OutputError: The file cannot be written; an earlier one of that name stays.
+    """
+    record = _record("video", video) | {
+        "source": video.origin,
+        "size_hw": list(video.size_hw),
+        "frames": video.source.length,
+        "is_going_back": video.is_going_back,
+    }
+    _write(path, record, video.follower, {})
+
+
+def save_stream(stream: Stream, path: str | os.PathLike[str]) -> None:
+    """Write the session of a stream, with its current frame, which may still be prompted."""
+    image = stream.current_image
+    tensors = {} if image is None else {FRAME: image}
+    _write(path, _record("stream", stream), stream.follower, tensors)
+
+
+def resume(core: Sam2Model, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
+    """A session that was saved, to go on with.
+
+    Args:
+        core: The model that made it.
+        path: The file.
+        **options: For a video, `source` where it has moved or was not a file; and any option of
+            `open_video` or `open_stream` that is to be another.
+
+    Raises:
+        CheckpointError: The file is damaged, is no session, or belongs to another model or video.
+        VideoError: The source is missing.
+        OptionError: There is no such option.
+    """
+    name = os.fspath(path)
+    with _damage_named(name):
+        record, tensors = _read(core, name)
+        _check_names(record["kind"], options)
+        given = {**_options(record, options), **options}
+        if record["kind"] == "stream":
+            stream = open_stream(core, **given)
+            stream.restore(int(record["position"]), tensors.get(FRAME))
+            _restore(stream.follower, record, tensors)
+            return stream
+        source = given.pop("source", record["source"])
+        if source is None:
+            raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
+        video = open_video(core, source, **given)
+        _restore_video(video, record, tensors, name)
+        return video
+
+
+def restore_video(video: Video, path: str | os.PathLike[str]) -> None:
+    """Put the objects of a saved session into a video that was opened as the saved one was.
+
+    Raises:
+        CheckpointError: As `resume`; the video stays as it was.
+    """
+    name = os.fspath(path)
+    with _damage_named(name):
+        record, tensors = _read(video.follower.tracker.core, name)
+        _restore_video(video, record, tensors, name)
+
+
+def _read(core: Sam2Model, name: str) -> tuple[dict[str, Any], Tensors]:
+    """The record of a session that this model made, and its tensors."""
+    found = checkpoint.read(name)
+    record = _checked_record(found.metadata, name)
+    if record["model"] != fingerprint(core):
+        raise CheckpointError(
+            f"`{name}` was made with another model",
+            got=f"{record['config']}, weights {record['model']}",
+            expected=f"{core.config.name}, weights {fingerprint(core)}",
+        )
+    return record, found.tensors
+
+
+def _restore_video(video: Video, record: dict[str, Any], tensors: Tensors, name: str) -> None:
+    frames = video.source.length
+    if list(video.size_hw) != record["size_hw"] or frames != record["frames"]:
+        height, width = record["size_hw"]
+        raise CheckpointError(
+            f"`{name}` belongs to another video",
+            got=f"{video.size_hw[1]} x {video.size_hw[0]}, {frames} frames",
+            expected=f"{width} x {height}, {record['frames']} frames",
+        )
+    position, is_going_back = int(record["position"]), bool(record["is_going_back"])
+    _restore(video.follower, record, tensors)
+    video.position, video.is_going_back = position, is_going_back
+
+
+def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
+    """What a session is, apart from its objects."""
+    follower = session.follower
+    policy = follower.policy
+    return {
+        "version": VERSION,
+        "kind": kind,
+        "config": follower.tracker.config.name,
+        "model": fingerprint(follower.tracker.core),
+        "position": session.position,
+        "length": follower.length,
+        "tracker": follower.tracker.settings,
+        "display": asdict(session.display),
+        "policy": asdict(policy) if isinstance(policy, ReferencePolicy) else None,
+    }
+
+
+def _write(
+    path: str | os.PathLike[str],
+    record: dict[str, Any],
+    follower: "Follower",
+    tensors: dict[str, NDArray[Any]],
+) -> None:
+    record["objects"] = [
+        write_object(one, f"object.{place}", tensors)
+        for place, one in enumerate(follower.objects.values())
+    ]
+    if not tensors:
+        tensors["empty"] = np.zeros(1, np.uint8)
+    checkpoint.save(path, tensors, precision="fp32", metadata={KEY: json.dumps(record)})
+
+
+def _restore(follower: "Follower", record: dict[str, Any], tensors: Tensors) -> None:
+    found = [
+        read_object(follower, described, f"object.{place}", tensors)
+        for place, described in enumerate(record["objects"])
+    ]
+    follower.objects.update({one.name: one for one in found})
+
+
+def _checked_record(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
+    text = metadata.get(KEY)
+    record = json.loads(text) if text is not None else None
+    if not isinstance(record, dict) or record.get("kind") not in ("video", "stream"):
+        raise CheckpointError(f"`{name}` is not a saved session")
+    if record.get("version") != VERSION:
+        raise CheckpointError(
+            f"`{name}` was saved by another version of samgraph",
+            got=f"version {record.get('version')} of the format",
+            expected=VERSION,
+        )
+    return record
+
+
+def _options(record: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """How the session was opened."""
+    given = {**record["tracker"], **record["display"]}
+    if record["length"] is not None:
+        given["length"] = int(record["length"])
+    if record["policy"] is not None:
+        given["policy"] = ReferencePolicy(**record["policy"])
+    elif "policy" not in options:
+        raise OptionError("this session had a memory policy of its own", hint="pass `policy=`")
+    return given
+
+
+def _check_names(kind: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that such a session does not have."""
+    opener = open_video if kind == "video" else open_stream
+    known = [name for name in inspect.signature(opener).parameters if name != "core"]
+    for name in options:
+        if name not in known:
+            raise OptionError(f"a {kind} has no option `{name}`", expected=", ".join(known))
+
+
+@contextmanager
+def _damage_named(name: str) -> Iterator[None]:
+    """A file that says what no session says."""
+    try:
+        yield
+    except SamgraphError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"`{name}` is a damaged session", got=f"{type(error).__name__}: {error}"[:120]
+        ) from error

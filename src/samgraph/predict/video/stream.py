@@ -1,0 +1,230 @@
+"""Tracking objects through frames as they come, for ever, in constant memory.
+
+    stream = model.stream()
+    stream.step(frame)
+    stream.add(object=1, box=(100, 80, 220, 300))
+    while True:
+        result = stream.step(next_frame())
+
+Results are those of `model.video` on the same frames, with one difference: a video dates object
+pointers in units of its length where it has fewer than 16 frames. A stream that is told its
+`length` does the same, to the last bit.
+
+A stream keeps: the current frame, encoded; for each object its prompted frames, unless
+`max_prompted` limits them, and the seven masks and fifteen pointers that are still read.
+"""
+
+import os
+import time as clock
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from numpy.typing import ArrayLike
+
+from samgraph.errors import ImageError, PromptError, VideoError
+from samgraph.media.image.opening import ImageSource
+from samgraph.media.image.reading import Rgb, read_image
+from samgraph.models.sam2.model import Sam2Model
+from samgraph.predict.video.following import Follower
+from samgraph.predict.video.frame_feed import ReadyFrame, prepare
+from samgraph.predict.video.latency import Latency, Stopwatch
+from samgraph.predict.video.memory_bank import MemoryPolicy, MemoryPrecision, ReferencePolicy
+from samgraph.predict.video.object_prompts import ObjectId, checked_object, checked_prompt
+from samgraph.predict.video.result import DisplayOptions, FrameResult, ObjectResult
+from samgraph.predict.video.tracker import Features, Tracker
+
+if TYPE_CHECKING:
+    from samgraph.predict.video.video import Video
+
+
+class Stream:
+    """Frames one at a time, with objects to be tracked. Made by `model.stream`."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        policy: MemoryPolicy,
+        display: DisplayOptions,
+        length: int | None = None,
+    ) -> None:
+        self.display = display
+        self.follower = Follower(
+            tracker,
+            policy,
+            length,
+            features=self._features,
+            peek=lambda _: None,
+            turns_back=False,
+        )
+        self.position = 0
+        self._ready: ReadyFrame | None = None
+        self._encoded: Features | None = None
+        self._time: float | None = None
+        self._watch = Stopwatch()
+
+    def __repr__(self) -> str:
+        return f"<stream: {self.position} frames so far, {len(self.objects)} objects>"
+
+    @property
+    def objects(self) -> tuple[ObjectId, ...]:
+        """The ids of the objects, in the order they were added."""
+        return tuple(self.follower.objects)
+
+    @property
+    def latency(self) -> Latency:
+        """How long steps have taken."""
+        return self._watch.report
+
+    def step(self, frame: ImageSource, time: float | None = None) -> FrameResult:
+        """Track all objects onto the next frame: an array, a Pillow image, bytes or a path.
+
+        `time` in seconds is only passed on to the result. Frames may differ in size.
+
+        Raises:
+            VideoError: The frame cannot be used; the stream stays as it was.
+        """
+        started = clock.perf_counter()
+        try:
+            image = read_image(frame)
+        except ImageError as error:
+            raise VideoError(
+                f"frame {self.position} cannot be used: {error.what}",
+                got=error.got,
+                expected=error.expected,
+            ) from error
+        self.follower.settle()
+        self._ready = prepare(image, self.follower.tracker.config.image_size)
+        self._encoded, self._time = None, time
+        index, self.position = self.position, self.position + 1
+        moving = list(self.follower.objects.values())
+        seen: dict[ObjectId, ObjectResult] = {}
+        if moving:
+            seen = self.follower.follow(index, False, moving, self._features(index))
+        for one in moving:
+            one.forget_past(index)
+        self._watch.add(clock.perf_counter() - started)
+        return self._result(seen)
+
+    def add(
+        self,
+        *,
+        object: ObjectId,
+        points: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+        box: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        replace: bool = False,
+    ) -> FrameResult:
+        """Point at an object on the current frame, the one of the last `step`.
+
+        Of an object that is tracked already, this corrects what was found. Arguments are those of
+        `Video.add`; returns what all objects prompted on this frame look like.
+        """
+        name = checked_object(object)
+        size_hw = self._current.image.shape[:2]
+        given = checked_prompt(
+            (size_hw[0], size_hw[1]), points=points, labels=labels, box=box, mask=mask
+        )
+        index = self.position - 1
+        self.follower.prompt(name, index, given, (size_hw[0], size_hw[1]), replace=replace)
+        return self._result(self.follower.answers_on(index))
+
+    def remove(self, object: ObjectId) -> None:
+        """Forget an object."""
+        self.follower.remove(object)
+
+    def clear(self, *, object: ObjectId) -> None:
+        """Take back the prompts of an object on the current frame."""
+        self.follower.take_back(object, self.position - 1)
+
+    def reset(self) -> None:
+        """Forget all objects and frames."""
+        self.follower.objects.clear()
+        self.position = 0
+        self._ready = self._encoded = None
+
+    def run(self, source: "Iterable[ImageSource] | int") -> Iterator[FrameResult]:
+        """Step through all frames of an iterator, or of a camera given by its number.
+
+        Prompts may be added between results. A camera needs the package `opencv-python`.
+        """
+        if isinstance(source, int):
+            from samgraph.predict.video.camera import camera_frames
+
+            source = camera_frames(source)
+        for frame in source:
+            yield self.step(frame)
+
+    def remember(self, other: "Video | Stream", objects: Iterable[ObjectId] | None = None) -> None:
+        """Look for the objects of another video or stream from the next frame on."""
+        from samgraph.predict.video.carrying import carry
+
+        carry(other.follower, self.follower, objects, before=self.position)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the session to a `.safetensors` file; `model.resume` reads it back."""
+        from samgraph.predict.video.sessions import save_stream
+
+        save_stream(self, path)
+
+    @property
+    def current_image(self) -> Rgb | None:
+        """The frame of the last step."""
+        return None if self._ready is None else self._ready.image
+
+    def restore(self, position: int, image: Rgb | None) -> None:
+        """Be where a saved stream was; what it knew of objects is restored apart."""
+        self.position = position
+        if image is not None:
+            self._ready = prepare(image, self.follower.tracker.config.image_size)
+
+    @property
+    def _current(self) -> ReadyFrame:
+        if self._ready is None:
+            raise PromptError(
+                "there is no frame to point at", hint="give the first one to `step` before"
+            )
+        return self._ready
+
+    def _features(self, index: int) -> Features:
+        """The current frame, encoded when it is first needed."""
+        if index != self.position - 1:
+            raise PromptError(f"frame {index} of the stream has passed")
+        if self._encoded is None:
+            self._encoded = self.follower.tracker.encode(self._current.pixels)
+        return self._encoded
+
+    def _result(self, seen: dict[ObjectId, ObjectResult]) -> FrameResult:
+        image: Rgb = self._current.image
+        size_hw = (image.shape[0], image.shape[1])
+        found = tuple(seen.values())
+        return FrameResult(self.position - 1, self._time, size_hw, found, self.display, image)
+
+
+def open_stream(
+    core: Sam2Model,
+    *,
+    memory_precision: MemoryPrecision = "bf16",
+    policy: MemoryPolicy | None = None,
+    max_prompted: int | None = None,
+    stride: int = 1,
+    fill_holes: int = 0,
+    overlaps: bool = True,
+    mask_threshold: float = 0.0,
+    score_threshold: float = 0.0,
+    length: int | None = None,
+    objects_at_once: int = 4,
+) -> Stream:
+    """A stream of frames to track objects through; arguments are those of `open_video`.
+
+    `length` is the number of frames that will come, where that is known.
+    """
+    tracker = Tracker(
+        core,
+        memory_precision=memory_precision,
+        fill_holes=fill_holes,
+        objects_at_once=objects_at_once,
+    )
+    chosen = policy or ReferencePolicy.of(core.config, max_prompted=max_prompted, stride=stride)
+    display = DisplayOptions(mask_threshold, score_threshold, overlaps)
+    return Stream(tracker, chosen, display, length)

@@ -1,0 +1,54 @@
+"""What a run of `samgraph track` notes frame by frame, and what is made of it at the end."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samgraph.jobs.journal import Journal, frame_record
+from samgraph.media.video.frames import open_frames
+from samgraph.media.video.source import Damage
+from samgraph.predict.video.result import FrameResult, ObjectResult
+from tests.cli.running import Outcome
+from tests.golden import scenes
+from tests.media.video_making import make_video
+
+Run = Callable[..., Outcome]
+TIMES = [0, 40, 50, 500, 520, 1500]
+
+
+def test_what_was_wrong_with_a_frame_is_noted_and_read_back(tmp_path: Path) -> None:
+    """So that a run that was stopped tells at its end what a whole one tells."""
+    damage = Damage(concealed=(1,), resized=(1, 2))
+    low = np.full((4, 4), -1, np.float32)
+    journal = Journal(tmp_path / "frames.jsonl")
+    for index in range(3):
+        result = FrameResult(index, None, (8, 8), (ObjectResult("cup", -2.0, 0.5, low=low),))
+        journal.append(frame_record(result, damage))
+    journal.close()
+
+    again = Journal(tmp_path / "frames.jsonl")
+    records = list(again.records())
+    again.close()
+
+    assert (again.frames, again.concealed, again.resized) == ({0, 1, 2}, {1}, {1, 2})
+    assert [sorted({"concealed", "resized"} & record.keys()) for record in records] == [
+        [],
+        ["concealed", "resized"],
+        ["resized"],
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_film_keeps_the_times_of_its_frames(samgraph: Run) -> None:
+    make_video(Path("clip.mkv"), scenes.frames(len(TIMES)), times=TIMES)
+    given = ("clip.mkv", "--point", "40,50@1", "--start", "1", "--format", "overlay")
+
+    outcome = samgraph("track", *given, "-o", "out")
+
+    assert outcome.code == 0, outcome.err
+    with open_frames("out/overlay.mp4") as film:
+        assert film.length == len(TIMES) - 1
+        times = [film.time(index) for index in range(film.length)]
+    assert times == [pytest.approx((time - TIMES[1]) / 1000, abs=2e-3) for time in TIMES[1:]]

@@ -1,0 +1,92 @@
+"""The parts of automatic masks: grids, crops, and looking at a mask where it may be."""
+
+import numpy as np
+import pytest
+
+from samgraph.media.image.preprocess import upscale_logits
+from samgraph.media.mask import rle
+from samgraph.media.mask.geometry import stability_score
+from samgraph.predict.everything.candidates import candidates_of
+from samgraph.predict.everything.grids import Crop, crops_of, layer_grids, point_grid
+from samgraph.predict.everything.settings import EverythingSettings
+from samgraph.predict.image.decoding import Answers
+
+
+def test_points_lie_in_the_middle_of_their_cells() -> None:
+    assert point_grid(2).tolist() == [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]]
+    assert [len(grid) for grid in layer_grids(32, 2, 2)] == [1024, 256, 64]
+
+
+def test_crops_cover_the_image_and_overlap() -> None:
+    crops = crops_of((1200, 1800), 2, 512 / 1500)
+
+    assert len(crops) == 1 + 4 + 16
+    assert crops[0] == Crop(0, 0, 1800, 1200)
+    # The reference's own numbers: overlap 409, then 204.
+    assert crops[1].box_xyxy == (0, 0, 1105, 805)
+    assert crops[2].box_xyxy == (0, 396, 1105, 1200)
+    assert {crop.layer for crop in crops[5:]} == {2}
+    covered = np.zeros((1200, 1800), np.bool_)
+    for crop in crops[5:]:
+        covered[crop.top : crop.bottom, crop.left : crop.right] = True
+    assert covered.all()
+
+
+def bumps(count: int, side: int = 64) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """Smooth logits with a few hills, as masks have them."""
+    rng = np.random.default_rng(count)
+    y, x = np.mgrid[:side, :side]
+    found = []
+    for _ in range(count):
+        cy, cx, radius = *rng.uniform(0, side, 2), rng.uniform(2, side / 2)
+        found.append((radius - np.hypot(y - cy, x - cx)) * rng.uniform(0.2, 2))
+    return np.array(found, np.float32)[:, None]
+
+
+@pytest.mark.parametrize("crop", [Crop(0, 0, 201, 150), Crop(33, 21, 234, 171, 1)])
+def test_a_look_finds_what_the_whole_mask_has(crop: Crop) -> None:
+    size_hw = (150, 201) if crop.layer == 0 else (300, 400)
+    logits = bumps(12)
+    answers = Answers(logits, np.full((12, 1), 0.9, np.float32), np.ones((12, 1), np.float32))
+    settings = EverythingSettings(stability_score_thresh=0.3, mask_threshold=0.5)
+    points = np.zeros((12, 2), np.float32)
+
+    found = candidates_of(answers, points, crop, size_hw, settings)
+
+    full = upscale_logits(logits[:, 0], crop.size_hw)
+    scores = stability_score(full, 0.5, 1.0)
+    expected = [i for i in range(12) if scores[i] >= np.float32(0.3)]
+    masks = np.zeros((12, *size_hw), np.bool_)
+    masks[:, crop.top : crop.bottom, crop.left : crop.right] = full > 0.5
+    if crop.layer == 0:
+        assert len(found) == len(expected) > 3
+    counts = {rle.encode(masks[i])["counts"]: scores[i] for i in expected}
+    for one in found:
+        assert one.stability == pytest.approx(counts[one.rle["counts"]])
+        left, top, width, height = rle.to_bbox(one.rle)
+        assert one.box_xyxy == (left, top, left + width - 1, top + height - 1)
+
+
+def test_masks_that_a_crop_cut_are_dropped() -> None:
+    crop = Crop(100, 0, 300, 150, 1)
+    logits = np.full((1, 1, 64, 64), 5, np.float32)
+    answers = Answers(logits, np.ones((1, 1), np.float32), np.ones((1, 1), np.float32))
+    settings, points = EverythingSettings(), np.zeros((1, 2), np.float32)
+
+    assert candidates_of(answers, points, crop, (150, 400), settings) == []
+    assert len(candidates_of(answers, points, Crop(0, 0, 400, 150), (150, 400), settings)) == 1
+
+
+def test_an_empty_mask_is_not_stable() -> None:
+    answers = Answers(
+        np.full((1, 1, 8, 8), -5, np.float32),
+        np.ones((1, 1), np.float32),
+        np.ones((1, 1), np.float32),
+    )
+    points, crop = np.zeros((1, 2), np.float32), Crop(0, 0, 20, 20)
+
+    assert candidates_of(answers, points, crop, (20, 20), EverythingSettings()) == []
+    kept = candidates_of(
+        answers, points, crop, (20, 20), EverythingSettings(stability_score_thresh=0.0)
+    )
+    assert [(one.stability, rle.area(one.rle)) for one in kept] == [(0.0, 0)]

@@ -1,0 +1,96 @@
+"""Embeddings: saved by one process, loaded by another, and refused where they do not belong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samgraph.errors import ImageError, OutputError
+from samgraph.predict.features import Embedding, fingerprint
+from samgraph.predict.image.encoded import encode_image
+from tests.predict.models import small_model
+from tests.predict.pictures import SEED, encoded, model, picture
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "scene.safetensors"
+    encoded().embedding.save(path)
+    return path
+
+
+def test_a_saved_embedding_gives_the_same_masks(saved: Path) -> None:
+    image = model().image(Embedding.load(saved))
+
+    assert image.name == "scene.png"
+    assert image.size_hw == encoded().size_hw
+    found, expected = (one.predict(points=[(40, 50)]) for one in (image, encoded()))
+    assert np.array_equal(found.masks, expected.masks)
+    assert np.array_equal(found.logits, expected.logits)
+
+
+def test_an_image_with_its_embedding_is_not_encoded_again(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samgraph.predict.image.encoded.encode_pixels", None)
+
+    image = model().image(picture(), embedding=saved)
+
+    assert image.predict(points=[(40, 50)]).overlay().shape == picture().shape
+
+
+def test_another_process_loads_it(saved: Path) -> None:
+    code = (
+        "import sys; from samgraph.predict.features import Embedding;"
+        "print(Embedding.load(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(saved)], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "<embedding of scene.png, 160x120, 1 MB>\n"
+
+
+def test_other_weights_refuse_it(saved: Path) -> None:
+    with pytest.raises(ImageError, match="was made by another model"):
+        encode_image(small_model(SEED + 1), Embedding.load(saved))
+
+
+def test_an_image_of_another_size_refuses_it(saved: Path) -> None:
+    with pytest.raises(ImageError, match="is not that of"):
+        model().image(picture()[:100], embedding=saved)
+
+
+def test_the_fingerprint_is_that_of_the_weights() -> None:
+    assert fingerprint(small_model(SEED)) == encoded().embedding.fingerprint
+    assert fingerprint(small_model(SEED)) != fingerprint(small_model(SEED + 1))
+
+
+@pytest.mark.parametrize("damage", ["missing", "text", "cut", "checkpoint", "nan"])
+def test_a_file_that_holds_none_is_one_clear_error(
+    damage: str, saved: Path, tmp_path: Path
+) -> None:
+    if damage == "missing":
+        saved.unlink()
+    elif damage == "text":
+        saved.write_text("hello")
+    elif damage == "cut":
+        saved.write_bytes(saved.read_bytes()[:-5])
+    elif damage == "nan":
+        data = bytearray(saved.read_bytes())
+        data[-4:] = np.float32("nan").tobytes()
+        saved.write_bytes(data)
+    else:
+        from samgraph import checkpoint
+
+        checkpoint.save(saved, {"a": np.zeros(3, np.float32)})
+
+    with pytest.raises(ImageError, match="embedding"):
+        Embedding.load(saved)
+
+
+def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be written"):
+        encoded().embedding.save(tmp_path / "missing" / "scene.safetensors")
