@@ -19,7 +19,7 @@ from samgraph.media.image.preprocess import (
 )
 from samgraph.media.image.reading import read_image
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
+GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden"
 RAMP = (np.arange(5 * 7 * 3).reshape(5, 7, 3) * 37 % 256).astype(np.uint8)
 # torch 2.13: interpolate(image / 255, mode="bilinear", antialias=True), channel 0 and 1.
 TORCH_TO_3 = [

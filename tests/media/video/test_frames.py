@@ -263,8 +263,8 @@ def test_an_open_file_is_not_a_video(tmp_path: Path) -> None:
 
 
 def test_pyav_is_imported_only_when_a_video_is_opened() -> None:
-    names = "frames, prefetch, video, video_writer"
-    script = f"import sys; from samgraph.media import {names}; sys.exit('av' in sys.modules)"
+    names = "file, frames, prefetch, writer"
+    script = f"import sys; from samgraph.media.video import {names}; sys.exit('av' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(Path(samgraph.__file__).parents[1])}
 
     assert subprocess.run([sys.executable, "-c", script], env=environment).returncode == 0

@@ -225,7 +225,7 @@ found = model().everything(image, points_per_side=6, pred_iou_thresh=0.0,
                            stability_score_thresh=0.0, box_nms_thresh=1.0, progress=False)
 print(len(found), peak() - before)
 """
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
