@@ -43,7 +43,8 @@ def run_in_bf16(
 ) -> dict[str, Array]:
     engine = find_engine("openvino")
     folded, bound = fold_params(decompose(graph, engine.lacks), weights)
-    return engine.compile(folded, bound, EngineOptions("bf16", 1)).run(inputs)
+    found = engine.compile(folded, bound, EngineOptions("bf16", 1)).run(inputs)
+    return {name: engine.buffers.download(buffer) for name, buffer in found.items()}
 
 
 def check_ops() -> list[str]:

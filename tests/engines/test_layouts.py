@@ -120,8 +120,8 @@ def test_a_program_from_the_cache_turns_them_too() -> None:
     restored = engine.restore(memoryview(bytearray(program.export() or b"")), options)
 
     expected, found = program.run({"x": x}), restored.run({"x": x})
-    assert all(np.array_equal(found[name], expected[name]) for name in expected)
-    assert has_channels_last(found["y"])
+    assert all(np.array_equal(found[name][:], expected[name][:]) for name in expected)
+    assert has_channels_last(found["y"][:])
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -20,7 +20,7 @@ from tests.ops.agreement import disagreement
 def run(graph: Graph, engine: str, **arrays: Array) -> Array:
     weights = {value.name: arrays.pop(value.name) for value in graph.params}
     options = CompileOptions(engine=engine, threads=1, cache=False)
-    return Session("cpu", options).compile(graph, weights).run(arrays)["y"]
+    return Session("cpu", options).compile(graph, weights).run_numpy(arrays)["y"]
 
 
 def check(graph: Graph, **arrays: Array) -> None:

@@ -45,7 +45,7 @@ def case(name: str) -> tuple[Graph, dict[str, Array], dict[str, Array]]:
 def by_reference(name: str) -> dict[str, Array]:
     graph, inputs, weights = case(name)
     options = CompileOptions(engine="reference", cache=False)
-    return Session("cpu", options).compile(graph, weights).run(inputs)
+    return Session("cpu", options).compile(graph, weights).run_numpy(inputs)
 
 
 @pytest.mark.parametrize("device", devices())
@@ -66,7 +66,7 @@ def test_every_recorded_array_is_computed_alike(name: str, device: str) -> None:
 def test_every_graph_equals_the_reference_engine(name: str, profile: str, device: str) -> None:
     graph, inputs, weights = case(name)
 
-    found = on_torch(device, graph, weights, profile=profile).run(inputs)
+    found = on_torch(device, graph, weights, profile=profile).run_numpy(inputs)
 
     limits = {"memory_attention": tolerances.MEMORY_ATTENTION, "stability": tolerances.STABILITY}
     for output, want in by_reference(name).items():
@@ -80,7 +80,7 @@ def test_every_graph_equals_the_reference_engine(name: str, profile: str, device
 def test_bf16_is_near_and_not_the_same(name: str, device: str) -> None:
     graph, inputs, weights = case(name)
 
-    found = on_torch(device, graph, weights, precision="bf16").run(inputs)
+    found = on_torch(device, graph, weights, precision="bf16").run_numpy(inputs)
 
     for output, want in by_reference(name).items():
         error = float(np.sqrt(np.mean((found[output] - want) ** 2)) / want.std())

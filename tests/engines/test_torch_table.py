@@ -38,10 +38,10 @@ def test_torch_agrees_with_the_reference(op: str, dtype: DType, device: str) -> 
     def check(drawn: list[Case]) -> None:
         graph, inputs, weights = join(drawn)
         plain = CompileOptions(engine="reference", profile="plain", cache=False)
-        expected = Session("cpu", plain).compile(graph, weights).run(inputs)
+        expected = Session("cpu", plain).compile(graph, weights).run_numpy(inputs)
         for name, value in graph.outputs:  # numpy has no clip of bf16: its reference gives float32
             expected[name] = expected[name].astype(numpy_dtype(value.type.dtype))
-        actual = on_torch(device, graph, weights, profile="plain").run(inputs)
+        actual = on_torch(device, graph, weights, profile="plain").run_numpy(inputs)
         found = [
             f"{case}: {problem}"
             for number, case in enumerate(drawn)
@@ -76,6 +76,6 @@ def test_one_compiled_graph_serves_every_length(
 def _run(compiled: CompiledGraph, inputs: Mapping[str, Array]) -> Array | str:
     """The result, or the message of the refusal."""
     try:
-        return compiled.run(inputs)["y"]
+        return compiled.run_numpy(inputs)["y"]
     except InputError as error:
         return str(error)

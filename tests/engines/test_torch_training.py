@@ -72,7 +72,9 @@ def test_what_was_trained_is_what_is_served() -> None:
 
     expected = evaluate(graph, {**params, **tensors(inputs)})["y"].detach().numpy()
     trained = {name: x.detach().numpy() for name, x in params.items()}
-    served = Session("cpu", CompileOptions(cache=False)).compile(graph, trained).run(inputs)["y"]
+    served = (
+        Session("cpu", CompileOptions(cache=False)).compile(graph, trained).run_numpy(inputs)["y"]
+    )
 
     np.testing.assert_allclose(served, expected, rtol=1e-4, atol=1e-5)
 

@@ -60,7 +60,7 @@ def run_on(engine: str, cases: Sequence[Case]) -> list[Array]:
     """The result of every case, all compiled as one graph."""
     graph, inputs, weights = join(cases)
     options = CompileOptions(engine=engine, profile="plain", threads=1, cache=False)
-    results = Session("cpu", options).compile(graph, weights).run(inputs)
+    results = Session("cpu", options).compile(graph, weights).run_numpy(inputs)
     return [results[f"case{number}"] for number in range(len(cases))]
 
 

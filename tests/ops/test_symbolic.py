@@ -167,7 +167,7 @@ def _compile(graph: Graph, engine: str) -> CompiledGraph:
 def _run(compiled: CompiledGraph, inputs: Mapping[str, Array]) -> Array | str:
     """The result, or the message of the refusal."""
     try:
-        return compiled.run(inputs)["y"]
+        return compiled.run_numpy(inputs)["y"]
     except InputError as error:
         return str(error)
 

@@ -22,7 +22,7 @@ def run(folder: Path, **options: object) -> bytes:
     """The bits of one run of the small network, compiled or from the cache in `folder`."""
     graph, weights = mlp()
     settings = CompileOptions(cache_dir=folder, threads=1, **options)  # type: ignore[arg-type]  # few
-    return Session("cpu", settings).compile(graph, weights).run(x=X)["y"].tobytes()
+    return Session("cpu", settings).compile(graph, weights).run_numpy(x=X)["y"].tobytes()
 
 
 def files(folder: Path) -> list[Path]:

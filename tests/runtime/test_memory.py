@@ -26,11 +26,11 @@ rng = np.random.default_rng(0)
 small = dict(q=rng.standard_normal((1, {QUERIES}, {WIDTH}), np.float32),
              k=rng.standard_normal((1, 64, {WIDTH}), np.float32),
              m=rng.standard_normal((1, 64, {VALUE_WIDTH}), np.float32))
-compiled.run(small)
+compiled.run_numpy(small)
 large = dict(small, k=rng.standard_normal((1, {KEYS}, {WIDTH}), np.float32),
              m=rng.standard_normal((1, {KEYS}, {VALUE_WIDTH}), np.float32))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-y = compiled.run(large)["y"]
+y = compiled.run_numpy(large)["y"]
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows = slice(0, 3)
 scores = large["q"][0, rows] @ large["k"][0].T * 0.0625

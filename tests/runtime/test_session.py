@@ -37,9 +37,9 @@ def test_inputs_are_given_by_name_or_as_a_dict(compiled: CompiledGraph) -> None:
     given = inputs()
 
     ways = [
-        compiled.run(**given),
-        compiled.run(given),
-        compiled.run({"a": given["a"]}, b=given["b"], index=given["index"]),
+        compiled.run_numpy(**given),
+        compiled.run_numpy(given),
+        compiled.run_numpy({"a": given["a"]}, b=given["b"], index=given["index"]),
     ]
 
     for way in ways:
@@ -56,14 +56,14 @@ def test_an_array_of_any_layout_is_taken(compiled: CompiledGraph) -> None:
     fixed = given["index"].copy()
     fixed.flags.writeable = False
 
-    found = compiled.run(a=strided, b=turned, index=fixed)
+    found = compiled.run_numpy(a=strided, b=turned, index=fixed)
 
-    np.testing.assert_array_equal(found["sum"], compiled.run(given)["sum"])
+    np.testing.assert_array_equal(found["sum"], compiled.run_numpy(given)["sum"])
 
 
 @pytest.mark.parametrize("M", [0, 1, 9])
 def test_a_symbolic_length_may_be_anything_even_none(compiled: CompiledGraph, M: int) -> None:
-    found = compiled.run(inputs(M))
+    found = compiled.run_numpy(inputs(M))
 
     assert found["sum"].shape == (M, 2, 3)
     assert found["index"].shape == (M,)
@@ -126,7 +126,7 @@ def test_inputs_that_do_not_fit_are_refused_in_full(
     given = {name: array for name, array in {**inputs(), **change}.items() if array is not None}
 
     with pytest.raises(InputError) as caught:
-        compiled.run(given)
+        compiled.run_numpy(given)
 
     assert str(caught.value) == message
 
@@ -138,9 +138,9 @@ def test_lengths_at_which_a_graph_has_no_meaning_are_refused() -> None:
 
     for engine in ENGINES:
         compiled = session(engine).compile(graph)
-        assert compiled.run(x=np.ones((5, 4), np.float32))["y"].shape == (3, 4)
+        assert compiled.run_numpy(x=np.ones((5, 4), np.float32))["y"].shape == (3, 4)
         with pytest.raises(InputError) as caught:
-            compiled.run(x=np.ones((4, 4), np.float32))
+            compiled.run_numpy(x=np.ones((4, 4), np.float32))
         assert str(caught.value) == (
             "graph `cut` cannot run with M=4\n"
             "  got:      `slice`: outside the tensor, 0:5 of 4\n"
@@ -193,7 +193,7 @@ def test_scalars_go_in_and_out(engine: str) -> None:
     y = x * w + builder.constant(2.0, "f32") * 3
     compiled = session(engine).compile(builder.finish(y=y), {"w": np.array(4, np.float32)})
 
-    found = compiled.run(x=np.array(10, np.float32))["y"]
+    found = compiled.run_numpy(x=np.array(10, np.float32))["y"]
 
     assert found.shape == ()
     assert float(found) == 46
@@ -204,8 +204,8 @@ def test_two_runs_are_identical_to_the_last_bit() -> None:
     x = np.random.default_rng(1).standard_normal((50, 8)).astype(np.float32)
     compiled = session().compile(graph, weights)
 
-    runs = [compiled.run(x=x)["y"].tobytes() for _ in range(10)]
-    again = session().compile(graph, weights).run(x=x)["y"].tobytes()
+    runs = [compiled.run_numpy(x=x)["y"].tobytes() for _ in range(10)]
+    again = session().compile(graph, weights).run_numpy(x=x)["y"].tobytes()
 
     assert set(runs) == {again}
 
@@ -215,11 +215,12 @@ def test_threads_that_run_at_once_get_what_one_would() -> None:
     compiled = session().compile(graph, weights)
     rng = np.random.default_rng(2)
     arrays = [rng.standard_normal((n, 8)).astype(np.float32) for n in (1, 3, 7, 20, 64, 2, 9, 33)]
-    alone = [compiled.run(x=array)["y"] for array in arrays]
+    alone = [compiled.run_numpy(x=array)["y"] for array in arrays]
 
     def work(number: int) -> bool:
         return all(
-            np.array_equal(compiled.run(x=arrays[number])["y"], alone[number]) for _ in range(20)
+            np.array_equal(compiled.run_numpy(x=arrays[number])["y"], alone[number])
+            for _ in range(20)
         )
 
     with ThreadPoolExecutor(8) as pool:
@@ -231,7 +232,7 @@ def test_several_threads_may_compile_at_once() -> None:
     x = np.ones((3, 8), np.float32)
 
     def work(_: int) -> bytes:
-        return session().compile(graph, weights).run(x=x)["y"].tobytes()
+        return session().compile(graph, weights).run_numpy(x=x)["y"].tobytes()
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(work, range(8)))) == 1
@@ -283,6 +284,6 @@ def test_what_depends_on_weights_only_is_computed_once() -> None:
     graph = builder.finish(y=x + position[1])
     weights = {"table": np.arange(12, dtype=np.float32).reshape(4, 3)}
 
-    found = session().compile(graph, weights).run(x=np.zeros((2, 4), np.float32))["y"]
+    found = session().compile(graph, weights).run_numpy(x=np.zeros((2, 4), np.float32))["y"]
 
     np.testing.assert_allclose(found[0], np.sin(weights["table"].T)[1], rtol=1e-6)

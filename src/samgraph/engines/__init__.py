@@ -1,5 +1,6 @@
 """Engines: places where a graph runs. `find_engine` imports one only when it is asked for."""
 
+from samgraph.engines.buffers import Buffer, Buffers
 from samgraph.engines.protocol import (
     Engine,
     EngineOptions,
@@ -11,6 +12,8 @@ from samgraph.engines.protocol import (
 )
 
 __all__ = [
+    "Buffer",
+    "Buffers",
     "Engine",
     "EngineOptions",
     "MemoryUsage",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from samgraph.engines.buffers import Buffer, Buffers
 from samgraph.errors import EngineError, OptionError
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.types import Array, DType
@@ -43,8 +44,8 @@ class MemoryUsage:
 class Program(Protocol):
     """A compiled graph. `run` may be called from several threads at once."""
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Named inputs to named outputs; the inputs were checked before."""
+    def run(self, inputs: Mapping[str, Buffer]) -> dict[str, Buffer]:
+        """Named inputs to named outputs, which are the caller's own; the inputs were checked."""
         ...
 
     def memory(self) -> MemoryUsage:
@@ -72,6 +73,16 @@ class Engine(Protocol):
     @property
     def lacks(self) -> Mapping[str, Decomposition]:
         """The ops it does not have, each with what to put in its place."""
+        ...
+
+    @property
+    def buffers(self) -> Buffers:
+        """What its graphs take and give, and how they get there."""
+        ...
+
+    @property
+    def storage(self) -> frozenset[DType]:
+        """Dtypes that inputs may be kept in and are cast from, though nothing computes in them."""
         ...
 
     def version(self) -> str:

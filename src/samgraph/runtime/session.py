@@ -8,15 +8,16 @@ outputs = compiled.run(x=array)
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from samgraph.engines import MemoryUsage, Program
+from samgraph.engines import Buffers, Engine, MemoryUsage, Program
 from samgraph.engines.decompositions import decompose
 from samgraph.errors import CheckpointError, EngineError, InputError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph
-from samgraph.graph.types import Array, DType, numpy_dtype, type_of
+from samgraph.graph.types import Array, numpy_dtype, type_of
 from samgraph.graph.verifier import verify
 from samgraph.passes import fold_params, optimise, passes_for
 from samgraph.passes.pipeline import Watch
@@ -32,7 +33,7 @@ class CompiledGraph:
 
     def __init__(self, source: Graph, program: Program, session: "Session") -> None:
         self.source, self._program, self._session = source, program, session
-        self._dtypes = {value.name: numpy_dtype(value.type.dtype) for value in source.inputs}
+        self._dtypes = {value.name: value.type.dtype for value in source.inputs}
         self._fitting: set[tuple[tuple[int, ...], ...]] = set()  # shapes that were found to fit
 
     def __repr__(self) -> str:
@@ -48,25 +49,41 @@ class CompiledGraph:
         """The graph after the passes of its engine; computed when asked for."""
         return self._session.optimise(self.source)
 
-    def run(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> dict[str, Array]:
-        """Named inputs to named outputs; the arrays that come back are the caller's own."""
-        given: dict[str, Array] = {**inputs, **named} if inputs else named
+    def run(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
+        """Named inputs to named outputs: buffers of the engine, the caller's own.
+
+        Host arrays are taken too, and uploaded. On the CPU buffers are arrays; elsewhere
+        `session.buffers.download` gives an array.
+        """
+        given: dict[str, Any] = {**inputs, **named} if inputs else named
         self._check(given)
         return self._program.run(given)
+
+    def run_numpy(
+        self, inputs: Mapping[str, Any] | None = None, /, **named: Any
+    ) -> dict[str, Array]:
+        """As `run`, with outputs as host arrays whatever the engine."""
+        download = self._session.buffers.download
+        return {name: download(buffer) for name, buffer in self.run(inputs, **named).items()}
 
     def memory(self) -> MemoryUsage:
         """Bytes the compiled graph holds."""
         return self._program.memory()
 
-    def _check(self, given: dict[str, Array]) -> None:
-        """Names, dtypes and shapes."""
+    def _check(self, given: dict[str, Any]) -> None:
+        """Names, dtypes and shapes; what is still on the host is uploaded."""
         if given.keys() != self._dtypes.keys():
             raise _wrong_names(self.source, given)
+        buffers = self._session.buffers
         for name, dtype in self._dtypes.items():
-            array = given[name]
-            if not isinstance(array, np.ndarray) or array.dtype != dtype:
-                raise _wrong_type(self.source, name, array)
-        shapes = tuple(given[name].shape for name in self._dtypes)
+            value = given[name]
+            if not buffers.owns(value):
+                if not isinstance(value, np.ndarray) or value.dtype != numpy_dtype(dtype):
+                    raise _wrong_type(self.source, name, value)
+                given[name] = buffers.upload(value)
+            elif buffers.dtype(value) != dtype:
+                raise _wrong_type(self.source, name, value)
+        shapes = tuple(tuple(given[name].shape) for name in self._dtypes)
         if shapes not in self._fitting:
             bindings = bind(self.source.inputs, dict(zip(self._dtypes, shapes, strict=True)))
             check_lengths(self.source, bindings)
@@ -82,11 +99,17 @@ class Session:
         self._folder = default_cache_dir() if named is None else Path(named)
         memory = self._folder / "machine.json" if self.options.cache else None
         self._choice = choose(device, self.options, memory)
+        self._buffers = self._choice.engine.buffers
 
     @property
     def reason(self) -> str:
         """What was chosen, and why, in one sentence."""
         return self._choice.reason
+
+    @property
+    def buffers(self) -> Buffers:
+        """What graphs take and give here, and how they get there."""
+        return self._buffers
 
     def optimise(self, graph: Graph, watch: Watch | None = None) -> Graph:
         """The graph after this session's passes; `watch` sees it after each."""
@@ -120,7 +143,7 @@ class Session:
         optimised, bound = self.optimise(graph), dict(weights)
         if engine.name != "reference":
             optimised, bound = fold_params(optimised, bound)
-        _check_legal(optimised, engine.name, engine.dtypes)
+        _check_legal(optimised, engine)
         return engine.compile(optimised, bound, self._choice.options)
 
     def _restore(self, data: memoryview | None) -> Program | None:
@@ -156,15 +179,20 @@ def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Arra
     return bound
 
 
-def _check_legal(graph: Graph, engine: str, dtypes: frozenset[DType]) -> None:
+_MOVES = frozenset(("gather", "reshape", "slice", "transpose"))
+
+
+def _check_legal(graph: Graph, engine: Engine) -> None:
     """Refuse before compiling what the engine does not promise."""
     verify(graph)
+    kept = {value for value in graph.inputs if value.type.dtype in engine.storage}
+    kept |= {n.result for n in graph if n.result.type.dtype in engine.storage and n.op in _MOVES}
     for value in (*graph.inputs, *graph.params, *(node.result for node in graph)):
-        if value.type.dtype not in dtypes:
+        if value.type.dtype not in engine.dtypes and value not in kept:
             raise EngineError(
-                f"engine `{engine}` has no {value.type.dtype}",
+                f"engine `{engine.name}` has no {value.type.dtype}",
                 got=f"%{value.name}: {value.type}",
-                expected=", ".join(sorted(dtypes)),
+                expected=", ".join(sorted(engine.dtypes)),
             )
 
 
@@ -178,9 +206,9 @@ def _wrong_names(graph: Graph, given: Mapping[str, Array]) -> InputError:
     )
 
 
-def _wrong_type(graph: Graph, name: str, array: object) -> InputError:
+def _wrong_type(graph: Graph, name: str, array: Any) -> InputError:
     expected = graph.input(name).type
-    if not isinstance(array, np.ndarray):
+    if not hasattr(array, "dtype") or isinstance(array, np.generic):
         return InputError(
             f"input `{name}` is not a numpy array", got=type(array).__name__, expected=expected
         )

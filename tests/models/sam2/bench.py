@@ -93,11 +93,11 @@ class Bench:
         def model(at: Scope, **tensors: Tensor) -> Mapping[str, Tensor]:
             return part(at, config, **tensors)
 
-        return self._keep(key, lambda: trace("part", model, given)).run(inputs)
+        return self._keep(key, lambda: trace("part", model, given)).run_numpy(inputs)
 
     def graph(self, name: str, **inputs: Array) -> Outputs:
         """Run one of the model's own graphs."""
-        return self._keep(name, lambda: graphs.TRACES[name](self.config)).run(inputs)
+        return self._keep(name, lambda: graphs.TRACES[name](self.config)).run_numpy(inputs)
 
     def _keep(self, key: object, make: Callable[[], Graph]) -> CompiledGraph:
         if key not in self._compiled:

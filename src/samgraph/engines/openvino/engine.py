@@ -10,10 +10,11 @@ import numpy as np
 import openvino
 from openvino import opset15
 
+from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.decompositions import axial_rope, layer_norm_2d, resize_by_weights
 from samgraph.engines.openvino.layouts import turn_maps
 from samgraph.engines.openvino.linear_maps import convolve
-from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, Output, empty
+from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, Output, empty
 from samgraph.engines.openvino.masks import make_masks
 from samgraph.engines.openvino.narrow_norms import centre_norms
 from samgraph.engines.openvino.plain_norms import absorb_norms
@@ -53,6 +54,16 @@ class OpenVinoEngine:
     def lacks(self) -> Mapping[str, Decomposition]:
         """The ops OpenVINO has no node for."""
         return _LACKS
+
+    @property
+    def buffers(self) -> HostBuffers:
+        """Numpy arrays."""
+        return HOST_BUFFERS
+
+    @property
+    def storage(self) -> frozenset[DType]:
+        """Memory is kept in bf16 and cast before anything computes with it."""
+        return frozenset(("bf16",))
 
     def version(self) -> str:
         """OpenVINO's version and the processor's abilities: a compiled model depends on both."""
@@ -137,7 +148,7 @@ def build(graph: Graph, weights: Mapping[str, Array]) -> Any:
 
 def _parameter(value: Value) -> Output:
     shape = [dim if isinstance(dim, int) else -1 for dim in value.type.shape]
-    node = opset15.parameter(openvino.PartialShape(shape), ELEMENT_TYPES[value.type.dtype])
+    node = opset15.parameter(openvino.PartialShape(shape), STORED_TYPES[value.type.dtype])
     node.set_friendly_name(value.name)
     return node
 

@@ -20,11 +20,13 @@ from samgraph.graph.types import DType, TensorType, numpy_dtype
 Output: TypeAlias = Any  # an OpenVINO node or one of its outputs
 Rule: TypeAlias = Callable[[SymbolTable, Node, Sequence[Output]], Output]
 
-# No bf16: a model of that element type runs bf16 kernels whatever the precision hint says.
+# Nothing computes in bf16: nodes of that element type run bf16 kernels whatever the precision hint
+# says. An input may be kept in it (`STORED_TYPES`), moved and cast.
 ELEMENT_TYPES: dict[DType, Any] = {
     "f32": Type.f32, "f16": Type.f16, "i64": Type.i64, "i32": Type.i32, "u8": Type.u8,
     "bool": Type.boolean,
 }  # fmt: skip
+STORED_TYPES: dict[DType, Any] = {**ELEMENT_TYPES, "bf16": Type.bf16}
 
 
 def empty(type: TensorType) -> Output:

@@ -12,8 +12,10 @@ import openvino
 
 from samgraph.engines.protocol import MemoryUsage
 from samgraph.errors import EngineError
-from samgraph.graph.types import Array
+from samgraph.graph.types import Array, numpy_dtype
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
+
+_BF16 = numpy_dtype("bf16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Stage:
             request = self._idle.get_nowait()
         except queue.Empty:
             request = self.compiled.create_infer_request()
-        arrays = [values[name] for name in self._inputs]
+        arrays = [_tensor(values[name]) for name in self._inputs]
         made = [None if fixed is None else np.empty(*fixed) for fixed in self._fixed]
         for place, array in enumerate(made):
             if array is not None:
@@ -82,6 +84,13 @@ class Stage:
         for place, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
             values[name] = results[place].copy() if array is None else array
         self._idle.put(request)
+
+
+def _tensor(array: Array) -> Any:
+    """What OpenVINO takes for an array: numpy has no bf16 that it knows."""
+    if array.dtype != _BF16:
+        return array
+    return openvino.Tensor(array.view(np.uint16), openvino.Shape(array.shape), openvino.Type.bf16)
 
 
 def _fixed(port: Any) -> tuple[tuple[int, ...], Any] | None:
@@ -105,9 +114,9 @@ class OpenVinoProgram:
             self._outputs.append((name, value, value not in made))
             made.discard(value)
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Named inputs to named outputs."""
-        values = dict(inputs)
+        values: dict[str, Array] = dict(inputs)
         for name in self._plan.turned_inputs:
             values[name] = values[name].transpose(CHANNELS_LAST)
         values = {name: np.asarray(array, order="C") for name, array in values.items()}

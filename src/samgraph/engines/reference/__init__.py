@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.protocol import Decomposition, EngineOptions, MemoryUsage
 from samgraph.errors import EngineError
 from samgraph.graph.binding import bind
@@ -20,7 +22,7 @@ class ReferenceProgram:
     graph: Graph
     weights: Mapping[str, Array]
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Named inputs to named outputs."""
         bindings = bind(self.graph.inputs, {name: x.shape for name, x in inputs.items()})
         outputs = evaluate_graph(self.graph, {**self.weights, **inputs}, bindings)
@@ -46,6 +48,16 @@ class ReferenceEngine:
     def lacks(self) -> Mapping[str, Decomposition]:
         """Nothing: the references are the ops."""
         return {}
+
+    @property
+    def buffers(self) -> HostBuffers:
+        """Numpy arrays."""
+        return HOST_BUFFERS
+
+    @property
+    def storage(self) -> frozenset[DType]:
+        """None beside those it computes in."""
+        return frozenset()
 
     def version(self) -> str:
         """The version of numpy."""

@@ -8,10 +8,11 @@ from typing import Literal
 import torch
 
 from samgraph.engines.protocol import Decomposition, EngineOptions, MemoryUsage
+from samgraph.engines.torch.buffers import TorchBuffers
 from samgraph.engines.torch.evaluation import Evaluator
 from samgraph.engines.torch.plan import halved_params
 from samgraph.engines.torch.settings import plain_float32, use_threads
-from samgraph.engines.torch.tensors import TORCH_DTYPES, to_array, to_tensor
+from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor
 from samgraph.errors import EngineError
 from samgraph.graph.binding import bind
 from samgraph.graph.graph import Graph
@@ -38,15 +39,28 @@ class TorchProgram:
             for value in graph.params
         }
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Named inputs to named outputs."""
         graph, device = self._evaluator.graph, self._device
         bindings = bind(graph.inputs, {name: array.shape for name, array in inputs.items()})
         threads = use_threads(self._threads) if device.type == "cpu" else nullcontext()
         with torch.no_grad(), plain_float32(), threads:
-            given = {name: to_tensor(array, device) for name, array in inputs.items()}
-            outputs = self._evaluator.run({**self._weights, **given}, bindings, device)
-            return {name: to_array(tensor) for name, tensor in outputs.items()}
+            found = self._evaluator.run({**self._weights, **inputs}, bindings, device)
+        return self._own(found, inputs)
+
+    def _own(
+        self, found: dict[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """Outputs that share no memory with weights, constants, inputs or each other."""
+        constants = self._evaluator.constants(self._device).values()
+        taken = {x.untyped_storage().data_ptr() for x in (*self._weights.values(), *constants)}
+        taken |= {x.untyped_storage().data_ptr() for x in inputs.values()}
+        own: dict[str, torch.Tensor] = {}
+        for name, tensor in found.items():
+            place = tensor.untyped_storage().data_ptr()
+            own[name] = tensor.clone() if place in taken else tensor
+            taken.add(place)
+        return own
 
     def memory(self) -> MemoryUsage:
         """The weights, on whichever device; nothing is compiled."""
@@ -69,6 +83,16 @@ class TorchEngine:
     def lacks(self) -> Mapping[str, Decomposition]:
         """Nothing."""
         return {}
+
+    @property
+    def buffers(self) -> TorchBuffers:
+        """Tensors on the device."""
+        return TorchBuffers(torch.device(self.device))
+
+    @property
+    def storage(self) -> frozenset[DType]:
+        """None beside those it computes in."""
+        return frozenset()
 
     def version(self) -> str:
         """Torch's version, and where it runs."""

@@ -1,0 +1,129 @@
+"""Buffers: what graphs take and give. They stay where the engine computes.
+
+On the CPU a buffer is a numpy array, with no wrapper and no copy; in the torch engine it is a
+tensor on its device. Whoever holds buffers between runs reads `shape` and `nbytes`, takes parts of
+them by indexing, and leaves everything else to `Buffers`, the few operations an engine provides.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from samgraph.graph.types import DTYPES, Array, DType, numpy_dtype
+
+
+class Buffer(Protocol):
+    """Values on a device. Indexing gives a view: nothing is copied, nothing leaves the device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of its axes."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        ...
+
+    def __getitem__(self, key: Any, /) -> Any:
+        """A part, by numbers and slices."""
+        ...
+
+    def __len__(self) -> int:
+        """The length of the first axis."""
+        ...
+
+
+HostArray: TypeAlias = Array
+
+
+class Buffers(Protocol):
+    """What an engine does with buffers outside of its graphs."""
+
+    def owns(self, value: object) -> bool:
+        """Whether a value is a buffer of this engine, on its device."""
+        ...
+
+    def dtype(self, buffer: Any) -> DType | None:
+        """Our name for the dtype of a buffer; None where there is none."""
+        ...
+
+    def upload(self, array: HostArray) -> Buffer:
+        """A host array as a buffer. On the CPU it is the array itself."""
+        ...
+
+    def download(self, buffer: Buffer) -> HostArray:
+        """A buffer as a host array; waits until it was computed."""
+        ...
+
+    def zeros(self, shape: Sequence[int], dtype: DType) -> Buffer:
+        """A buffer of zeros."""
+        ...
+
+    def write(self, target: Buffer, rows: Sequence[int], values: Buffer) -> None:
+        """Set rows of `target` along its first axis to those of `values`, in its own dtype."""
+        ...
+
+    def concat(self, parts: Sequence[Buffer]) -> Buffer:
+        """Buffers one behind another along the first axis; a single one as it is."""
+        ...
+
+    def repeat(self, buffer: Buffer, count: int) -> Buffer:
+        """[1, ...] as [count, ...], without a copy where the engine can."""
+        ...
+
+    def clip(self, buffer: Buffer, limit: float) -> Buffer:
+        """Values cut to within plus or minus `limit`."""
+        ...
+
+
+_NAMES: dict[np.dtype[Any], DType] = {numpy_dtype(name): name for name in DTYPES}
+
+
+class HostBuffers:
+    """Buffers that are numpy arrays."""
+
+    def owns(self, value: object) -> bool:
+        """Whether it is an array."""
+        return isinstance(value, np.ndarray)
+
+    def dtype(self, buffer: Any) -> DType | None:
+        """Our name for the dtype of an array."""
+        return _NAMES.get(buffer.dtype)
+
+    def upload(self, array: HostArray) -> HostArray:
+        """The array itself."""
+        return array
+
+    def download(self, buffer: Any) -> HostArray:
+        """The array itself."""
+        array: HostArray = buffer
+        return array
+
+    def zeros(self, shape: Sequence[int], dtype: DType) -> HostArray:
+        """An array of zeros."""
+        return np.zeros(shape, numpy_dtype(dtype))
+
+    def write(self, target: Any, rows: Sequence[int], values: Any) -> None:
+        """One copy per row."""
+        for row, value in zip(rows, values, strict=True):
+            target[row] = value
+
+    def concat(self, parts: Sequence[Any]) -> HostArray:
+        """One copy; none of a single part."""
+        joined: HostArray = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return joined
+
+    def repeat(self, buffer: Any, count: int) -> HostArray:
+        """A view; the array itself for one, since OpenVINO copies what cannot be written to."""
+        one: HostArray = buffer
+        return one if count == 1 else np.broadcast_to(one, (count, *one.shape[1:]))
+
+    def clip(self, buffer: Any, limit: float) -> HostArray:
+        """A new array."""
+        cut: HostArray = np.clip(buffer, -limit, limit)
+        return cut
+
+
+HOST_BUFFERS = HostBuffers()
