@@ -30,7 +30,7 @@ if step == "read":
     from samgraph import checkpoint
     found = checkpoint.as_float32(checkpoint.read(path))
 else:
-    from samgraph.models.sam2.loading import load_model
+    from samgraph.models.loading import load_model
     model = load_model(path, options=CompileOptions(cache_dir=cache, threads=2))
     loaded = time.perf_counter()
     model.compiled("image_encoder", for_one=True)

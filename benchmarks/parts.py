@@ -70,9 +70,9 @@ def _start(arguments: argparse.Namespace, name: str) -> Peer:
 
 def serve_samgraph(model_name: str, threads: int) -> None:
     """Our graphs, compiled when first asked for."""
+    from samgraph.models.loading import load_model
     from samgraph.models.sam2.config import CONFIGS
     from samgraph.models.sam2.graphs import weight_shapes
-    from samgraph.models.sam2.loading import load_model
     from samgraph.runtime import CompileOptions
     from tests.weights import tensor
 

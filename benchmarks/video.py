@@ -103,9 +103,9 @@ def drawn_frames() -> Iterator[np.ndarray]:
 
 def known_model(name: str, threads: int) -> Any:
     """A model of full size with random weights."""
+    from samgraph.models.loading import load_model
     from samgraph.models.sam2.config import CONFIGS
     from samgraph.models.sam2.graphs import weight_shapes
-    from samgraph.models.sam2.loading import load_model
     from samgraph.runtime import CompileOptions
     from tests.weights import tensor
 
@@ -169,7 +169,7 @@ def _serve_runs(runs: dict[str, Iterator[Any]]) -> None:
 def overlap(arguments: argparse.Namespace) -> None:
     """How long a frame takes to decode and prepare, and how long tracking waits for it."""
     from samgraph.media.video.frames import open_frames
-    from samgraph.predict.video.frame_feed import prepare
+    from samgraph.predict.video.feed import prepare
     from samgraph.predict.video.video import open_video
 
     core = known_model(arguments.model, arguments.threads)
@@ -180,7 +180,7 @@ def overlap(arguments: argparse.Namespace) -> None:
         with open_frames(path) as source:
             for index in range(count):
                 began = time.perf_counter()
-                prepare(source.frame(index), core.config.image_size)
+                prepare(source.frame(index), core.preprocessing)
                 alone.append(time.perf_counter() - began)
         with open_video(core, path, cache_mb=0) as video, _waiting() as waits:
             video.add(frame=0, object=1, points=[(360, 450)])
@@ -198,7 +198,7 @@ class _waiting:  # noqa: N801  # reads as a verb
     """Notes how long each frame is waited for, as a context."""
 
     def __enter__(self) -> list[float]:
-        from samgraph.predict.video.frame_feed import FrameFeed
+        from samgraph.predict.video.feed import FrameFeed
 
         self._get, times = FrameFeed.get, []
 
@@ -213,7 +213,7 @@ class _waiting:  # noqa: N801  # reads as a verb
         return times
 
     def __exit__(self, *_: object) -> None:
-        from samgraph.predict.video.frame_feed import FrameFeed
+        from samgraph.predict.video.feed import FrameFeed
 
         FrameFeed.get = self._get
 
@@ -254,7 +254,7 @@ def long_video(arguments: argparse.Namespace) -> None:
 
 def _long_run(arguments: argparse.Namespace) -> Iterator[Any]:
     """The small test model on the drawn video, with objects that are clicked on its first frame."""
-    from samgraph.models.sam2.loading import load_model
+    from samgraph.models.loading import load_model
     from samgraph.predict.video.stream import open_stream
     from samgraph.predict.video.video import open_video
     from samgraph.runtime import CompileOptions

@@ -17,6 +17,7 @@ import numpy as np
 
 from samgraph import checkpoint, ops
 from samgraph.graph import Array, Builder, Graph, Scope, Tensor
+from samgraph.models.family import ABSENT
 from samgraph.models.sam2 import mask_decoder, prompts
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import (
@@ -127,7 +128,7 @@ def decode_graph(config: Sam2Config = CONFIG) -> Graph:
         prompts.no_mask(encoder, config),
     )
     sparse = prompts.embed_points(encoder, config, points, labels)
-    hidden = ops.where(labels == prompts.ABSENT, -1e9, 0.0)
+    hidden = ops.where(labels == ABSENT, -1e9, 0.0)
     start = ops.concat(
         [
             (decoder / "iou_token").weight("weight", 1, C),

@@ -11,7 +11,7 @@ import samgraph
 from samgraph.checkpoint import builtin, read
 from samgraph.checkpoint.builtin import NANO, is_built_in
 from samgraph.errors import CheckpointError
-from samgraph.models.sam2.loading import load_model
+from samgraph.models.loading import load_model
 from samgraph.runtime import CompileOptions
 from tests.checkpoint.built_in import needs_built_in, put_in_place
 from tests.predict.models import small_model
@@ -39,7 +39,7 @@ def test_it_is_what_is_loaded_without_a_name() -> None:
     model = samgraph.load()
 
     np.testing.assert_array_equal(
-        model.core.hidden_pointer, samgraph.load("samgraph-nano").core.hidden_pointer
+        model.core.absent_pointer, samgraph.load("samgraph-nano").core.absent_pointer
     )
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from samgraph.compat.video import SAM2VideoPredictor
 from samgraph.compat.video_settings import video_settings
 from samgraph.media.image.preprocess import upscale_logits
-from samgraph.models.sam2.model import Sam2Model
-from samgraph.predict.video.memory_bank import Choice, MemoryPolicy, Moment
+from samgraph.models.family import SegmentationModel
+from samgraph.predict.video.policy import MemoryPolicy, Position, Selection
 from tests import tolerances
 from tests.golden.reading import Golden
 from tests.golden.video import mask_prompt
@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 TURNED_AT = (1024, 1024)
 
 
-def predictor_for(core: Sam2Model, *overrides: str) -> SAM2VideoPredictor:
+def predictor_for(core: SegmentationModel, *overrides: str) -> SAM2VideoPredictor:
     """A predictor as the golden files were recorded: holes are not filled."""
     settings = ["fill_hole_area=0", *overrides]
     return SAM2VideoPredictor(
@@ -37,15 +37,17 @@ class Watching:
     event: int = 0
     reads: list[dict[str, Any]] = field(default_factory=list)
 
-    def choose(self, moment: Moment, prompted: Collection[int], tracked: Container[int]) -> Choice:
-        choice = self.policy.choose(moment, prompted, tracked)
+    def choose(
+        self, position: Position, prompted: Collection[int], tracked: Container[int]
+    ) -> Selection:
+        choice = self.policy.choose(position, prompted, tracked)
         self.reads.append(
             {
                 "event": self.event,
-                "frame": moment.frame,
-                "reverse": moment.is_reverse,
-                "memory_frames_and_tpos_row": [[one.frame, one.slot] for one in choice.masks],
-                "pointer_frames": [one.frame for one in choice.pointers],
+                "frame": position.frame,
+                "reverse": position.is_reverse,
+                "memory_frames_and_tpos_row": [[frame, slot] for frame, slot, _ in choice.masks],
+                "pointer_frames": [frame for frame, _, _ in choice.pointers],
             }
         )
         return choice

@@ -89,7 +89,7 @@ def test_without_post_processing_a_single_mask_is_mask_0() -> None:
     weights = small_model(SEED).weights
     options = {"config_file": small_model(SEED).config, "ckpt_path": weights}
     steady, plain = (
-        SAM2ImagePredictor(build_sam2(**options, apply_postprocessing=flag))  # type: ignore[arg-type]  # a config is taken too
+        SAM2ImagePredictor(build_sam2(**options, apply_postprocessing=flag))
         for flag in (True, False)
     )
     points = np.random.default_rng(0).uniform(0, 100, (24, 1, 2))
@@ -99,13 +99,12 @@ def test_without_post_processing_a_single_mask_is_mask_0() -> None:
 
     found = [one.predict(points, labels, multimask_output=False) for one in (steady, plain)]
 
-    outputs = encoded().core.run(
-        "decode_prepared",
-        **encoded().prepared,
-        points=(points[:4] / [160, 120] * 256).astype(np.float32),
-        labels=np.ones((4, 1), np.int64),
+    outputs = encoded().core.decode_points(
+        encoded().prepared,
+        (points[:4] / [160, 120] * 256).astype(np.float32),
+        np.ones((4, 1), np.int64),
     )
-    assert np.abs(found[1][1][:4, 0] - outputs["ious"][:, 0]).max() < tolerances.IOU
+    assert np.abs(found[1][1][:4, 0] - outputs.ious[:, 0]).max() < tolerances.IOU
     assert not np.array_equal(found[0][1], found[1][1])
 
 
@@ -180,7 +179,7 @@ def test_a_model_is_built_by_the_reference_s_names() -> None:
         build_sam2("configs/sam2.1/sam2.1_hiera_t.yaml")
     with pytest.raises(OptionError, match="there is no config"):
         build_sam2("configs/sam3.yaml", {"a": np.zeros(1)})
-    built = build_sam2(small_model(SEED).config, small_model(SEED).weights)  # type: ignore[arg-type]  # a config is taken too
+    built = build_sam2(small_model(SEED).config, small_model(SEED).weights)
     assert (built.image_size, built.device, built.eval().to("cpu")) == (256, "cpu", built)
 
 

@@ -24,7 +24,8 @@ def test_what_was_wrong_with_a_frame_is_noted_and_read_back(tmp_path: Path) -> N
     low = np.full((4, 4), -1, np.float32)
     journal = Journal(tmp_path / "frames.jsonl")
     for index in range(3):
-        result = FrameResult(index, None, (8, 8), (ObjectResult("cup", -2.0, 0.5, low=low),))
+        obj = ObjectResult("cup", np.array([-2.0]), np.array([0.5]), logits=low)
+        result = FrameResult(index, None, (8, 8), (obj,))
         journal.append(frame_record(result, damage))
     journal.close()
 

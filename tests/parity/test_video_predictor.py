@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from samgraph.models.sam2.loading import load_model
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.family import SegmentationModel
+from samgraph.models.loading import load_model
 from samgraph.runtime import CompileOptions
 from tests.compat.sessions import predictor_for
 from tests.golden import scenes
@@ -131,7 +131,7 @@ class Keeping(_Watched):
         pass
 
 
-def models(config: str, seed: int) -> tuple[Any, Sam2Model]:
+def models(config: str, seed: int) -> tuple[Any, SegmentationModel]:
     ours = config_from(CONFIGS[config], config)
     weights = known_weights(ours, seed)
     return build_reference(config, seed), load_model(
@@ -140,7 +140,7 @@ def models(config: str, seed: int) -> tuple[Any, Sam2Model]:
 
 
 @pytest.fixture(scope="module", params=["test", "test2"])
-def both(request: pytest.FixtureRequest) -> tuple[Any, Sam2Model]:
+def both(request: pytest.FixtureRequest) -> tuple[Any, SegmentationModel]:
     return models(request.param, 14)
 
 
@@ -191,7 +191,7 @@ def to_array(value: Any) -> Any:
 
 @pytest.mark.parametrize("session", SESSIONS)
 def test_a_session_is_that_of_the_reference(
-    both: tuple[Any, Sam2Model], folder: str, session: str
+    both: tuple[Any, SegmentationModel], folder: str, session: str
 ) -> None:
     reference, core = both
     calls, options = SESSIONS[session]
@@ -226,7 +226,7 @@ def test_a_session_is_that_of_the_reference(
     ],
 )
 def test_both_refuse_what_makes_no_sense(
-    both: tuple[Any, Sam2Model], folder: str, call: str, given: dict[str, Any]
+    both: tuple[Any, SegmentationModel], folder: str, call: str, given: dict[str, Any]
 ) -> None:
     reference, core = both
     ours = predictor_for(core)

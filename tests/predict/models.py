@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from samgraph.models.sam2.loading import load_model
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.family import SegmentationModel
+from samgraph.models.loading import load_model
 from samgraph.runtime import CompileOptions
 from tests.golden.reading import Golden, golden, shared_golden_dir
 from tests.models.sam2.bench import config_of, known_weights
 
 
 @cache
-def small_model(seed: int = 100) -> Sam2Model:
+def small_model(seed: int = 100) -> SegmentationModel:
     """The 256-pixel model of the golden files with the weights of `seed`."""
     config = config_of({"config": "test"})
     return load_model(known_weights(config, seed), config=config, options=CompileOptions(threads=2))
 
 
 @cache
-def tiny_model() -> Sam2Model:
+def tiny_model() -> SegmentationModel:
     """The same at 128 pixels: for rules of bookkeeping, where numbers only have to be equal."""
     config = config_of({"config": "test"})
     small = config.at_size(128)
@@ -34,7 +34,7 @@ def shared_video(name: str) -> Golden:
 
 
 @cache
-def shared_model(config: str, seed: int) -> Sam2Model:
+def shared_model(config: str, seed: int) -> SegmentationModel:
     """A model with the weights of the shared golden files."""
     from tests.models.sam2.test_shared_goldens import manifest, shared_weights
 

@@ -155,6 +155,6 @@ def test_a_drawn_mask_becomes_logits_of_ten() -> None:
 
     (prompt,) = read(mask=drawn)
 
-    assert prompt.mask.shape == (SIDE, SIDE)
-    assert prompt.mask[0, 0] == 10
-    assert prompt.mask[-1, -1] == -10
+    assert prompt.logits.shape == (SIDE, SIDE)
+    assert prompt.logits[0, 0] == 10
+    assert prompt.logits[-1, -1] == -10

@@ -1,35 +1,46 @@
-"""Counting what a tracker is made to do."""
+"""Counting what a model is made to do."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from samgraph.predict.video.memory_bank import Recalled
-from samgraph.predict.video.stream import Stream
-from samgraph.predict.video.tracker import Features
+from samgraph.models.family import Features
+from samgraph.predict.video.session import TrackingSession
 from samgraph.predict.video.video import Video
 
 
 class Counts:
     """How often frames were encoded, and objects tracked, since the last look."""
 
-    def __init__(self, session: Video | Stream) -> None:
-        tracker = session.follower.tracker
+    def __init__(self, session: TrackingSession) -> None:
         self.encoded = self.tracked = 0
-        encode, track = tracker.encode, tracker.track
+        model = session.model
+        encode, remember = model.encode, model.encode_memory
 
-        def counted_encode(pixels: Any) -> Features:
+        def counted_encode(image: Any) -> Features:
             self.encoded += 1
-            return encode(pixels)
+            return encode(image)
 
-        def counted_track(features: Features, recalled: Sequence[Recalled]) -> Any:
-            self.tracked += len(recalled)
-            return track(features, recalled)
+        def counted_remember(*given: Any, is_prompted: bool) -> Any:
+            self.tracked += 0 if is_prompted else len(given[1])
+            return remember(*given, is_prompted=is_prompted)
 
-        tracker.encode = counted_encode  # type: ignore[method-assign]  # watched in tests only
-        tracker.track = counted_track  # type: ignore[method-assign]  # watched in tests only
+        watched: Any = Watched(model, encode=counted_encode, encode_memory=counted_remember)
+        session.model = watched
+        if isinstance(session, Video):
+            session.encoded.model = watched
 
     def look(self) -> tuple[int, int]:
         """Frames encoded and objects tracked; both start again at zero."""
         found = self.encoded, self.tracked
         self.encoded = self.tracked = 0
         return found
+
+
+class Watched:
+    """A model with some of its methods replaced."""
+
+    def __init__(self, model: Any, **methods: Any) -> None:
+        self._model = model
+        self.__dict__.update(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)

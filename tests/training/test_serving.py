@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parity
 import samgraph  # noqa: E402
 from samgraph.checkpoint.builtin import built_in_path  # noqa: E402
 from samgraph.models.sam2.config import NANO  # noqa: E402
-from samgraph.predict.video.tracker import Tracker  # noqa: E402
+from samgraph.predict.video import session  # noqa: E402
 from tests.e2e.scenes import clip  # noqa: E402
 from training.export import STEEPER, read_exported  # noqa: E402
 from training.scenes import normalised  # noqa: E402
@@ -56,14 +56,14 @@ def test_training_follows_as_the_tracker_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pictures, seen = _pictures(), []
-    whole = Tracker.track
+    step = session.step
 
-    def watched(self: Tracker, *given: Any) -> Any:
-        outcomes = whole(self, *given)
+    def watched(*given: Any) -> Any:
+        outcomes = step(*given)
         seen.append(outcomes[0][0])
         return outcomes
 
-    monkeypatch.setattr(Tracker, "track", watched)
+    monkeypatch.setattr(session, "step", watched)
     monkeypatch.setenv("SAMGRAPH_CACHE", str(tmp_path))
     with samgraph.load().video(pictures, memory_precision="fp32") as video:
         video.add(frame=0, object=1, box=BOX)
@@ -72,7 +72,7 @@ def test_training_follows_as_the_tracker_does(
     masks, kept, scores = _trained(pictures)
     assert len(seen) == FRAMES - 1
     for outcome, mask, score in zip(seen, masks, scores, strict=True):
-        assert outcome.score == pytest.approx(score, abs=0.05)
-        np.testing.assert_allclose(outcome.low, mask, atol=0.02 * np.abs(mask).max())
+        assert float(outcome.score[0]) == pytest.approx(score, abs=0.05)
+        np.testing.assert_allclose(outcome.logits, mask, atol=0.02 * np.abs(mask).max())
     for outcome, mask in zip(seen, kept, strict=False):  # nothing reads the last one
-        np.testing.assert_allclose(np.clip(outcome.low, -32, 32), mask, atol=0.02 * 32)
+        np.testing.assert_allclose(np.clip(outcome.logits, -32, 32), mask, atol=0.02 * 32)

@@ -13,7 +13,7 @@ from samgraph.cli.options import Numbers
 from samgraph.errors import ImageError, PromptError
 from samgraph.jobs.prompts import Given
 from samgraph.media.image.reading import read_label_image
-from samgraph.predict.video.object_prompts import ObjectId
+from samgraph.predict.video.prompts import ObjectId
 
 _PLACED = re.compile(r"(?P<value>.+?)(?:@(?P<frame>\d{1,9}))?(?::(?P<object>[^:@/\\.]+))?")
 BINARY = (1, 255)

@@ -20,8 +20,8 @@ from samgraph.compat.prompts import cleaned_logits, prompt_batch
 from samgraph.errors import CheckpointError, ImageError, PromptError
 from samgraph.media.image.preprocess import upscale_logits, upscale_masks
 from samgraph.media.image.reading import Rgb, read_image
-from samgraph.models.sam2.loading import Source, load_model
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.family import SegmentationModel
+from samgraph.models.loading import Source, load_model
 from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import LOGIT_LIMIT
@@ -40,14 +40,14 @@ class NotSetError(ImageError, RuntimeError):
 class SAM2Base(Model):
     """What `build_sam2` returns: a model that also answers to the reference's names."""
 
-    def __init__(self, core: Sam2Model, *, falls_back: bool = True) -> None:
+    def __init__(self, core: SegmentationModel, *, falls_back: bool = True) -> None:
         super().__init__(core)
         self.falls_back = falls_back
 
     @property
     def image_size(self) -> int:
         """Side of the model's input."""
-        return self.core.config.image_size
+        return int(self.core.config.image_size)
 
     @property
     def device(self) -> str:
@@ -106,7 +106,7 @@ class SAM2ImagePredictor:
         **kwargs: Any,
     ) -> None:
         self.model = sam_model
-        self.core: Sam2Model = getattr(sam_model, "core", sam_model)
+        self.core: SegmentationModel = getattr(sam_model, "core", sam_model)
         self.mask_threshold = mask_threshold
         self.max_hole_area, self.max_sprinkle_area = max_hole_area, max_sprinkle_area
         self._falls_back = bool(getattr(sam_model, "falls_back", True))
@@ -202,8 +202,8 @@ class SAM2ImagePredictor:
         """The embedding [B, C, E, E] with `no_mem_embed` added, as in the reference."""
         self._image()
         no_memory = self.core.weights["no_mem_embed"].reshape(1, -1, 1, 1)
-        embedding: Floats = np.concatenate([i.embedding.embedding for i in self._images])
-        return embedding + no_memory
+        embedding: Floats = self._maps("embedding") + no_memory
+        return embedding
 
     def reset_predictor(self) -> None:
         """Forget the image."""
@@ -223,9 +223,13 @@ class SAM2ImagePredictor:
         """The maps that scripts reach for, under the reference's names."""
         if not self._images:
             return None
-        maps = [image.embedding.features for image in self._images]
-        fine = [np.concatenate([one[name] for one in maps]) for name in ("fine_0", "fine_1")]
+        fine = [self._maps(name) for name in ("fine_0", "fine_1")]
         return {"image_embed": self.get_image_embedding(), "high_res_feats": fine}
+
+    def _maps(self, name: str) -> Floats:
+        """A feature map of all images, on the host."""
+        maps = [image.embedding.features.maps[name] for image in self._images]
+        return self.core.buffers.download(self.core.buffers.concat(maps))
 
     def _image(self) -> EncodedImage:
         """The image to predict on: of a batch the last, as in the reference."""

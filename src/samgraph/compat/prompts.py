@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from samgraph.errors import PromptError
 from samgraph.media.mask.components import connected_components
-from samgraph.models.sam2.prompts import ABSENT
-from samgraph.predict.prompts import BOX_LABELS, PromptBatch
+from samgraph.models.family import ABSENT
+from samgraph.predict.prompts import BOX_LABELS, PromptBatch, scale_points
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -53,8 +53,7 @@ def prompt_batch(
         count = 1 if masks is None else len(masks)
         xy = np.zeros((count, 1, 2), np.float32)
         kinds = np.full((count, 1), ABSENT)
-    size_wh = np.array([size_hw[1], size_hw[0]], np.float32)
-    scaled: Floats = (xy / size_wh * np.float32(image_size)).astype(np.float32)
+    scaled = scale_points(xy, size_hw, image_size)
     if masks is not None and len(masks) == 1:  # one mask counts for every prompt
         masks = np.repeat(masks, len(xy), axis=0)
     if masks is not None and len(masks) != len(xy):

@@ -18,6 +18,7 @@ future is tracked, where the original raises for want of a pointer; folders may 
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,12 @@ from samgraph.compat.video_state import (
     State,
     all_frames,
     as_outcome,
+    bank_read,
     close_up,
     expected_frames,
-    found_memory,
     given_clicks,
     initial_state,
+    joined,
     new_object,
     number_of_objects,
     output_of,
@@ -45,14 +47,26 @@ from samgraph.compat.video_state import (
 from samgraph.errors import CheckpointError
 from samgraph.media.image.preprocess import upscale_logits
 from samgraph.media.video.frames import open_frames
+from samgraph.models.family import BankRead, Features, SegmentationModel
+from samgraph.models.loading import Source, load_model
 from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.loading import Source, load_model
-from samgraph.models.sam2.model import Sam2Model
-from samgraph.predict.video.frame_feed import EncodedFrames, FrameFeed, feeding
-from samgraph.predict.video.memory_bank import Moment, Recalled, ReferencePolicy, recall
-from samgraph.predict.video.object_prompts import scaled, squeezed_mask
-from samgraph.predict.video.overlaps import without_overlaps
-from samgraph.predict.video.tracker import Clicks, Features, Tracker
+from samgraph.predict.prompts import scale_points
+from samgraph.predict.video.bank import STORED_AS
+from samgraph.predict.video.feed import EncodedFrames, FrameFeed, feeding
+from samgraph.predict.video.policy import Position, ReferencePolicy
+from samgraph.predict.video.prompts import resize_mask
+from samgraph.predict.video.result import without_overlaps
+from samgraph.predict.video.step import (
+    Clicks,
+    Outcome,
+    alike,
+    click,
+    outcomes_of,
+    paint,
+    remember_prompted,
+    track_objects,
+    without_holes,
+)
 
 Array = NDArray[Any]
 Found = tuple[int, list[Any], Array]
@@ -63,7 +77,7 @@ MISSING_LOGIT = -1024.0
 class SAM2VideoPredictor:
     """The reference's predictor on samgraph's model."""
 
-    def __init__(self, core: Sam2Model, settings: VideoSettings | None = None) -> None:
+    def __init__(self, core: SegmentationModel, settings: VideoSettings | None = None) -> None:
         self.core = core
         self.settings = settings or video_settings([], apply_postprocessing=True)
         most = self.settings.max_cond_frames_in_attn
@@ -73,12 +87,7 @@ class SAM2VideoPredictor:
             max_prompted=None if most == -1 else most,
             stride=self.settings.memory_temporal_stride_for_eval,
         )
-        self._tracker = Tracker(
-            core,
-            memory_precision=self.settings.memory_precision,
-            fill_holes=self.settings.fill_hole_area,
-            falls_back=self.settings.dynamic_multimask_via_stability,
-        )
+        self._stored = STORED_AS[self.settings.memory_precision]
 
     @classmethod
     def from_pretrained(cls, model_id: str, **kwargs: Any) -> "SAM2VideoPredictor":
@@ -96,7 +105,7 @@ class SAM2VideoPredictor:
         source = open_frames(video_path)
         return initial_state(
             source,
-            self._tracker,
+            self.core,
             offload_video_to_cpu=offload_video_to_cpu,
             offload_state_to_cpu=offload_state_to_cpu,
         )
@@ -118,18 +127,19 @@ class SAM2VideoPredictor:
         size_hw = (1, 1)
         if normalize_coords:
             size_hw = (inference_state["video_height"], inference_state["video_width"])
-        clicks = Clicks(scaled(xy, size_hw, self.image_size), kinds)
+        clicks = Clicks(scale_points(xy, size_hw, self.image_size), kinds)
         given = inference_state["point_inputs_per_obj"][index]
         if not clear_old_points and frame_idx in given:
             clicks = stored_clicks(given[frame_idx]).and_also(clicks)
         given[frame_idx] = {"point_coords": clicks.xy[None], "point_labels": clicks.labels[None]}
         inference_state["mask_inputs_per_obj"][index].pop(frame_idx, None)
-        store, recalled = self._place(inference_state, index, frame_idx)
+        store, read = self._place(inference_state, index, frame_idx)
         previous = self._previous(inference_state, index, store, frame_idx)
         features = self._features(inference_state, frame_idx)
-        outcome = self._tracker.click(features, clicks, recalled, previous)
+        falls_back = self.settings.dynamic_multimask_via_stability
+        outcome = click(self.core, features, clicks, read, previous, falls_back=falls_back)
         stores = inference_state["temp_output_dict_per_obj"][index]
-        stores[store][frame_idx] = output_of(outcome)
+        stores[store][frame_idx] = output_of(self._filled(outcome))
         return (
             frame_idx,
             inference_state["obj_ids"],
@@ -146,14 +156,14 @@ class SAM2VideoPredictor:
         given = np.asarray(mask).astype(np.bool_)
         if given.ndim != 2:
             raise ValueError(f"a mask has two dimensions, got {list(given.shape)}")
-        squeezed = squeezed_mask(given, self.image_size)
+        squeezed = resize_mask(given, self.image_size)
         stored = squeezed[None, None].astype(np.float32)
         inference_state["mask_inputs_per_obj"][index][frame_idx] = stored
         inference_state["point_inputs_per_obj"][index].pop(frame_idx, None)
         store = self._store_for(inference_state, index, frame_idx)
-        outcome = self._tracker.paint(self._features(inference_state, frame_idx), squeezed)
+        outcome = paint(self.core, self._features(inference_state, frame_idx), squeezed)
         stores = inference_state["temp_output_dict_per_obj"][index]
-        stores[store][frame_idx] = output_of(outcome)
+        stores[store][frame_idx] = output_of(self._filled(outcome))
         return (
             frame_idx,
             inference_state["obj_ids"],
@@ -191,7 +201,7 @@ class SAM2VideoPredictor:
         frames = expected_frames(inference_state, start_frame_idx, max_frame_num_to_track, reverse)
         last = frames[-1] if len(frames) else None
         source = inference_state["images"].source
-        with feeding(source, self.image_size, last=last, is_reverse=reverse) as feed:
+        with feeding(source, self.core.preprocessing, last=last, is_reverse=reverse) as feed:
             for frame in frames:
                 low = self._track(inference_state, frame, reverse, count, feed)
                 yield frame, ids, self._at_video_size(inference_state, low)
@@ -259,21 +269,19 @@ class SAM2VideoPredictor:
         keeps = self.settings.add_all_frames_to_correct_as_cond
         return NON_COND if is_tracked and not keeps else COND
 
-    def _place(self, state: State, index: int, frame: int) -> tuple[str, Recalled | None]:
+    def _place(self, state: State, index: int, frame: int) -> tuple[str, BankRead | None]:
         """Where the outcome goes, and what a frame that was tracked before remembers."""
         tracked = state["frames_tracked_per_obj"][index].get(frame)
         store = self._store_for(state, index, frame)
         if tracked is None:
             return store, None
-        return store, self._recalled(state, index, frame, tracked["reverse"])
+        return store, self._read(state, index, frame, tracked["reverse"])
 
-    def _recalled(self, state: State, index: int, frame: int, reverse: bool) -> Recalled:
+    def _read(self, state: State, index: int, frame: int, reverse: bool) -> BankRead:
         stores = state["output_dict_per_obj"][index]
-        moment = Moment(frame, reverse, state["num_frames"])
-        choice = self._policy.choose(moment, stores[COND], stores[NON_COND])
-        return recall(
-            choice, lambda t, is_cond: found_memory(stores[COND if is_cond else NON_COND][t])
-        )
+        position = Position(frame, reverse, state["num_frames"])
+        selection = self._policy.choose(position, stores[COND], stores[NON_COND])
+        return bank_read(self.core, selection, stores)
 
     def _previous(self, state: State, index: int, store: str, frame: int) -> Array | None:
         """The logits a click improves: of the last prompt, else of tracking."""
@@ -294,25 +302,45 @@ class SAM2VideoPredictor:
         moving = [index for index in range(count) if frame not in stores[index][COND]]
         if moving:
             features = self._features(state, frame, feed)
-            recalled = [self._recalled(state, index, frame, reverse) for index in moving]
-            for index, (outcome, memory) in zip(
-                moving, self._tracker.track(features, recalled), strict=True
-            ):
-                output = output_of(outcome)
-                with_memory(output, memory.mask, self.core.config)
-                stores[index][NON_COND][frame] = output
+            reads = [self._read(state, index, frame, reverse) for index in moving]
+            lengths = [(read.frames.shape[1], read.pointers.shape[1]) for read in reads]
+            for group in alike(lengths, self.core.session.objects_at_once):
+                read = joined([reads[i] for i in group], self.core)
+                decoded, memory = track_objects(self.core, features, read)
+                for i, outcome in enumerate(outcomes_of(decoded)):
+                    output = output_of(self._filled(outcome))
+                    with_memory(output, self._kept(memory[i : i + 1]), self.core)
+                    stores[moving[group[i]]][NON_COND][frame] = output
         for index in range(count):
             state["frames_tracked_per_obj"][index][frame] = {"reverse": reverse}
+        download = self.core.buffers.download
         return np.concatenate(
-            [one[COND if frame in one[COND] else NON_COND][frame]["pred_masks"] for one in stores]
+            [
+                download(obj[COND if frame in obj[COND] else NON_COND][frame]["pred_masks"])
+                for obj in stores
+            ]
         )
 
     def _encode_prompted(self, state: State, frame: int, output: Output) -> None:
         binary = self.settings.binarize_mask_from_pts_for_mem_enc
-        memory = self._tracker.remember(
-            self._features(state, frame), [as_outcome(output)], is_prompted=binary
-        )
-        with_memory(output, memory[0], self.core.config)
+        features = self._features(state, frame)
+        memory = remember_prompted(self.core, features, [as_outcome(output)], is_prompted=binary)
+        with_memory(output, self._kept(memory), self.core)
+
+    def _kept(self, memory: Any) -> Any:
+        """A mask memory [1, T, 64] as it is stored: [T, 64]."""
+        shape = tuple(memory.shape)
+        stored = self.core.buffers.zeros(shape, self._stored)
+        self.core.buffers.write(stored, [0], memory)
+        return stored[0]
+
+    def _filled(self, outcome: Outcome) -> Outcome:
+        """The outcome with small holes filled, as it is shown."""
+        area, buffers = self.settings.fill_hole_area, self.core.buffers
+        if not area:
+            return outcome
+        low = without_holes(buffers.download(outcome.logits), area)
+        return replace(outcome, logits=buffers.upload(low))
 
     def _features(self, state: State, frame: int, feed: FrameFeed | None = None) -> Features:
         """The encoded frame; as in the reference, the last one is kept."""
@@ -334,7 +362,8 @@ class SAM2VideoPredictor:
         for index in range(count):
             found = all_frames(state, index, store, frame)
             if found is not None:
-                masks[index, 0] = upscale_logits(found["pred_masks"][0, 0], size_hw)
+                low = self.core.buffers.download(found["pred_masks"][0, 0])
+                masks[index, 0] = upscale_logits(low, size_hw)
         return without_overlaps(masks) if self.settings.non_overlap_masks else masks
 
     def _at_video_size(self, state: State, low: Array) -> Array:

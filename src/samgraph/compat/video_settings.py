@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from samgraph.errors import OptionError
-from samgraph.predict.video.memory_bank import MemoryPrecision
+from samgraph.predict.video.bank import MemoryPrecision
 
 _OVERRIDE = re.compile(r"\+{0,2}model\.(?P<name>[A-Za-z0-9_.]+)=(?P<value>.*)", re.DOTALL)
 _DECODER = "sam_mask_decoder_extra_args.dynamic_multimask_"

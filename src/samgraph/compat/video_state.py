@@ -7,6 +7,7 @@ last tracking waits in `temp_output_dict_per_obj`.
 Shapes: C channels, E grid, L mask size, S image size, T cells of the grid.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 
 from samgraph.media.image.preprocess import resize_video_frame
 from samgraph.media.video.frames import FrameSource
-from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.family import BankRead, SegmentationModel
 from samgraph.models.sam2.positions import sine_grid
-from samgraph.predict.prompts import BOX_LABELS
-from samgraph.predict.video.frame_feed import EncodedFrames
-from samgraph.predict.video.memory_bank import Floats, Memory, Stored
-from samgraph.predict.video.tracker import Clicks, Outcome, Tracker
+from samgraph.predict.prompts import BOX_LABELS, Floats
+from samgraph.predict.video.feed import EncodedFrames
+from samgraph.predict.video.policy import Selection
+from samgraph.predict.video.step import Clicks, Outcome
 
 State = dict[str, Any]
 Output = dict[str, Any]
@@ -40,13 +41,13 @@ class Frames:
         return resize_video_frame(self.source.frame(index), self._size)
 
 
-def initial_state(source: FrameSource, tracker: Tracker, **offloading: bool) -> State:
+def initial_state(source: FrameSource, model: SegmentationModel, **offloading: bool) -> State:
     """A session without objects."""
     if source.length is None:
         raise ValueError("the number of frames must be known: give a list, a folder or a file")
     height, width = source.size_hw
     return {
-        "images": Frames(source, tracker.config.image_size),
+        "images": Frames(source, model.config.image_size),
         "num_frames": source.length,
         **offloading,
         "video_height": height,
@@ -55,7 +56,7 @@ def initial_state(source: FrameSource, tracker: Tracker, **offloading: bool) -> 
         "storage_device": "cpu",
         "point_inputs_per_obj": {},
         "mask_inputs_per_obj": {},
-        "cached_features": EncodedFrames(source, tracker, 0),
+        "cached_features": EncodedFrames(source, model, 0),
         "constants": {},
         "obj_id_to_idx": {},
         "obj_idx_to_id": {},
@@ -115,35 +116,65 @@ def output_of(outcome: Outcome) -> Output:
     return {
         "maskmem_features": None,
         "maskmem_pos_enc": None,
-        "pred_masks": outcome.low[None, None],
+        "pred_masks": outcome.logits[None, None],
         "obj_ptr": outcome.pointer[None],
-        "object_score_logits": np.array([[outcome.score]], np.float32),
+        "object_score_logits": outcome.score[None],
     }
 
 
 def as_outcome(output: Output) -> Outcome:
     """The outcome an output was made of; the IoU is not in it."""
-    return Outcome(
-        output["pred_masks"][0, 0],
-        float(output["object_score_logits"][0, 0]),
-        float("nan"),
-        output["obj_ptr"][0],
-    )
+    score = output["object_score_logits"][0]
+    return Outcome(output["pred_masks"][0, 0], score, score, output["obj_ptr"][0])
 
 
-def with_memory(output: Output, memory: Stored | None, config: Sam2Config) -> None:
+def with_memory(output: Output, memory: Any, model: SegmentationModel) -> None:
     """Add the memory [T, 64] to an output, as [1, 64, E, E]; the values are not copied."""
-    if memory is None:
-        return
-    side, channels = config.grid, config.memory_channels
+    side, channels = model.config.grid, model.memory_layout.channels
     output["maskmem_features"] = memory.T.reshape(1, channels, side, side)
     output["maskmem_pos_enc"] = [_positions(channels, side)]
 
 
-def found_memory(output: Output) -> Memory:
-    """The memory in an output, as the bank has it."""
-    features: NDArray[Any] = output["maskmem_features"]
-    return Memory(features.reshape(features.shape[1], -1).T, output["obj_ptr"][0])
+def bank_read(model: SegmentationModel, selection: Selection, stores: dict[str, Any]) -> BankRead:
+    """What a frame reads of the outputs of an object, put together as the pages of a bank."""
+    masks, slots, pointers, times = [], [], [], []
+    for frame, slot, is_prompted in selection.masks:
+        features = stores[COND if is_prompted else NON_COND][frame]["maskmem_features"]
+        masks.append(features.reshape(features.shape[1], -1).T[None])
+        slots.append(slot)
+    for frame, distance, is_prompted in selection.pointers:
+        pointers.append(stores[COND if is_prompted else NON_COND][frame]["obj_ptr"])
+        times.append(distance / selection.longest)
+    concat, width = model.buffers.concat, model.memory_layout.pointer_channels
+    rows = concat(pointers) if pointers else model.buffers.zeros((1, width), "f32")
+    return BankRead(
+        concat(masks),
+        np.arange(len(masks))[None],
+        np.array([slots], np.int64),
+        rows,
+        np.arange(len(pointers))[None],
+        np.array([times], np.float32).reshape(1, -1),
+    )
+
+
+def joined(reads: Sequence[BankRead], model: SegmentationModel) -> BankRead:
+    """What several objects read, as one bank; all have memories of equal lengths."""
+    if len(reads) == 1:
+        return reads[0]
+    concat, pages, rows = model.buffers.concat, 0, 0
+    frames, pointers = [], []
+    for read in reads:
+        frames.append(read.frames + pages)
+        pointers.append(read.pointers + rows)
+        pages, rows = pages + len(read.pages), rows + len(read.pointer_rows)
+    return BankRead(
+        concat([read.pages for read in reads]),
+        np.concatenate(frames),
+        np.concatenate([read.slots for read in reads]),
+        concat([read.pointer_rows for read in reads]),
+        np.concatenate(pointers),
+        np.concatenate([read.pointer_times for read in reads]),
+    )
 
 
 def given_clicks(

@@ -85,6 +85,16 @@ class Engine(Protocol):
         """Dtypes that inputs may be kept in and are cast from, though nothing computes in them."""
         ...
 
+    @property
+    def attention_tokens(self) -> int | None:
+        """Memory tokens that keep the device busy: more in one run gain nothing. None: no limit."""
+        ...
+
+    @property
+    def objects_at_once(self) -> int:
+        """The most objects that are worth running together."""
+        ...
+
     def version(self) -> str:
         """What a compiled program depends on besides the graph: library and machine."""
         ...

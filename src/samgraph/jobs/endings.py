@@ -13,7 +13,7 @@ from samgraph.media.drawing import overlay
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.video.frames import FrameSource
 from samgraph.media.video.writer import VideoWriter
-from samgraph.predict.video.object_prompts import ObjectId
+from samgraph.predict.video.prompts import ObjectId
 
 DEFAULT_RATE = 25.0
 

@@ -26,7 +26,7 @@ from samgraph.media.files import unwritable, write_atomically
 from samgraph.media.image.reading import write_png
 from samgraph.media.mask.rle import to_json
 from samgraph.media.video.source import Damage
-from samgraph.predict.video.object_prompts import ObjectId
+from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.result import FrameResult
 
 RUN, JOURNAL, SESSION, LOCK = "run.json", "frames.jsonl", ".session.safetensors", ".lock"
@@ -182,16 +182,17 @@ def frame_record(result: FrameResult, damage: Damage) -> dict[str, Any]:
     """A frame's line; `damage` is that of the video, as far as it has been read."""
     objects = []
     boxes, areas = result.boxes.tolist(), result.areas.tolist()
-    for one, rle, is_there, box, area in zip(
-        result.object_results, result.rles, result.present.tolist(), boxes, areas, strict=True
+    numbers = zip(result.scores.tolist(), result.object_scores.tolist(), boxes, areas, strict=True)
+    for obj, rle, is_there, (iou, score, box, area) in zip(
+        result.object_results, result.rles, result.present.tolist(), numbers, strict=True
     ):
         objects.append(
             {
-                "id": one.name,
+                "id": obj.name,
                 "present": is_there,
-                "prompted": one.is_prompted,
-                "score": round(one.iou, 6),
-                "object_score": round(one.score, 6),
+                "prompted": obj.is_prompted,
+                "score": round(iou, 6),
+                "object_score": round(score, 6),
                 "area": area,
                 "box": box,
                 "segmentation": to_json(rle),

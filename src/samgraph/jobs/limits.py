@@ -11,8 +11,7 @@ from samgraph.errors import CapacityError
 from samgraph.media.video.file import FEWEST_KEPT, MOST_KEPT
 from samgraph.media.video.prefetch import AHEAD
 from samgraph.models.sam2.config import Sam2Config
-from samgraph.predict.video.frame_feed import MEGABYTE
-from samgraph.predict.video.tracker import OBJECTS_AT_ONCE
+from samgraph.predict.video.feed import MEGABYTE
 
 # Frames that wait, one in the making, and the one that is tracked.
 ON_THE_WAY = AHEAD + 2
@@ -27,6 +26,7 @@ class Needs:
     objects: int
     prompts: int
     is_wide: bool  # memory in float32
+    at_once: int = 4  # objects that are worth running together
 
     @property
     def decoded(self) -> int:
@@ -75,7 +75,7 @@ def limits_within(megabytes: float, needs: Needs) -> dict[str, Any]:
             expected=f"at least {need:.0f} MB",
             hint=f"--max-memory-mb {need + 1:.0f}",
         )
-    at_once = max(1, min(OBJECTS_AT_ONCE, needs.objects, int(spare // needs.working)))
+    at_once = max(1, min(needs.at_once, needs.objects, int(spare // needs.working)))
     more = int((spare - at_once * needs.working) // needs.decoded)
     return {
         "cache_mb": needs.encoded / MEGABYTE,

@@ -19,10 +19,9 @@ from samgraph.jobs.progress import Progress
 from samgraph.jobs.prompts import Given
 from samgraph.media.video.frames import open_frames
 from samgraph.media.video.source import OnDamage
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.predict.features import fingerprint
 from samgraph.predict.model import Model
-from samgraph.predict.video.object_prompts import ObjectId
+from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.video import Video
 
 FORMATS = ("davis", "png", "overlay", "coco", "jsonl")
@@ -59,7 +58,7 @@ class Plan:
 
     def described(self, model: Model, video: Video, precision: str) -> dict[str, Any]:
         """What tells this run from others, for `run.json`."""
-        at_once = video.follower.tracker.settings["objects_at_once"]
+        at_once = video.at_once
         return {
             "video": {
                 "name": video.source.name,
@@ -130,7 +129,7 @@ def run_plan(
     model = load()
     limits: dict[str, Any] = {"cache_mb": DEFAULT_CACHE_MB}
     if max_memory_mb is not None:
-        limits = limits_within(max_memory_mb, _needs(model.config, plan))
+        limits = limits_within(max_memory_mb, _needs(model, plan))
     with _opened(model, plan, limits) as video, _stopping_on_terminate():
         described = plan.described(model, video, precision)
         folder = RunFolder(plan.out, described, resume=resume)
@@ -249,11 +248,12 @@ def _opened(model: Model, plan: Plan, limits: dict[str, Any]) -> Video:
     )
 
 
-def _needs(config: Sam2Config, plan: Plan) -> Needs:
+def _needs(model: Model, plan: Plan) -> Needs:
     with open_frames(plan.video, on_damage=plan.on_damage, cache_frames=1) as source:
         size_hw = source.size_hw
     is_wide = plan.memory_precision == "fp32"
-    return Needs(config, size_hw, len(plan.numbers), len(plan.prompts), is_wide)
+    at_once = model.core.session.objects_at_once
+    return Needs(model.config, size_hw, len(plan.numbers), len(plan.prompts), is_wide, at_once)
 
 
 def _frames(plan: Plan, video: Video) -> list[int]:

@@ -8,48 +8,34 @@ and a fingerprint of the weights, because features mean nothing to other weights
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from samgraph import checkpoint
+from samgraph.engines import Buffers
+from samgraph.engines.buffers import HOST_BUFFERS
 from samgraph.errors import CheckpointError, ImageError
-from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.family import Features, SegmentationModel
 
-Floats = NDArray[np.float32]
-
-FEATURES = ("embedding", "fine_0", "fine_1")
 _KEY = "samgraph.embedding"
 _SAMPLES = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedding:
-    """The encoder's three maps of one image, and what they were made from.
+    """The feature maps of one image, and what they were made from."""
 
-    embedding [1, C, E, E], without `no_mem_embed`; fine_0 [1, C/8, L, L]; fine_1 [1, C/4, 2E, 2E].
-    """
-
-    embedding: Floats
-    fine_0: Floats
-    fine_1: Floats
+    features: Features
     size_hw: tuple[int, int]
     name: str
     fingerprint: str
+    buffers: Buffers = HOST_BUFFERS
 
     def __repr__(self) -> str:
         height, width = self.size_hw
-        megabytes = sum(array.nbytes for array in self.features.values()) / 1e6
+        megabytes = self.features.nbytes / 1e6
         return f"<embedding of {self.name}, {width}x{height}, {megabytes:.0f} MB>"
-
-    @property
-    def features(self) -> dict[str, Floats]:
-        """The maps by name, as the decoder's graphs take them."""
-        return {name: getattr(self, name) for name in FEATURES}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.safetensors` file, whole or not at all.
@@ -58,7 +44,8 @@ class Embedding:
             OutputError: The place cannot be written to.
         """
         about = {"size_hw": self.size_hw, "name": self.name, "fingerprint": self.fingerprint}
-        checkpoint.save(path, self.features, metadata={_KEY: json.dumps(about)})
+        arrays = {name: self.buffers.download(x) for name, x in self.features.maps.items()}
+        checkpoint.save(path, arrays, metadata={_KEY: json.dumps(about)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Embedding":
@@ -77,49 +64,46 @@ class Embedding:
             about = json.loads(found.metadata[_KEY])
             height, width = (int(n) for n in about["size_hw"])
             name, fingerprint = str(about["name"]), str(about["fingerprint"])
-            arrays = [found.tensors[feature] for feature in FEATURES]
+            maps = dict(found.tensors)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ImageError(
                 f"`{os.fspath(path)}` holds no embedding",
                 hint="`image.embedding.save(path)` writes one",
             ) from error
-        fits = all(array.dtype == np.float32 and array.ndim == 4 for array in arrays)
+        arrays = maps.values()
+        fits = maps and all(array.dtype == np.float32 and array.ndim == 4 for array in arrays)
         if not fits or min(height, width) < 1 or not all(np.isfinite(a).all() for a in arrays):
             raise ImageError(f"`{os.fspath(path)}` holds a damaged embedding")
-        embedding, fine_0, fine_1 = arrays
-        return cls(embedding, fine_0, fine_1, (height, width), name, fingerprint)
+        return cls(Features(maps), (height, width), name, fingerprint)
 
-    def check(self, core: Sam2Model) -> None:
-        """Refuse an embedding that other weights, or another image size, have made.
+    def on(self, model: SegmentationModel) -> "Embedding":
+        """The embedding where a model computes.
 
         Raises:
-            ImageError: It was.
+            ImageError: Other weights, or another image size, have made it.
         """
-        shapes = {name: array.shape for name, array in self.features.items()}
-        if shapes != feature_shapes(core.config) or self.fingerprint != fingerprint(core):
+        shapes = {name: tuple(array.shape) for name, array in self.features.maps.items()}
+        if shapes != model.feature_shapes or self.fingerprint != fingerprint(model):
+            grid = next(iter(shapes.values()))[-1]
             raise ImageError(
                 f"the embedding of `{self.name}` was made by another model",
-                got=f"a grid of {self.embedding.shape[-1]}, weights {self.fingerprint}",
-                expected=f"a grid of {core.config.grid}, weights {fingerprint(core)}",
+                got=f"a grid of {grid}, weights {self.fingerprint}",
+                expected=f"a grid of {next(iter(model.feature_shapes.values()))[-1]}, "
+                f"weights {fingerprint(model)}",
                 hint="encode the image again",
             )
+        maps = {
+            name: x if model.buffers.owns(x) else model.buffers.upload(self.buffers.download(x))
+            for name, x in self.features.maps.items()
+        }
+        return replace(self, features=Features(maps), buffers=model.buffers)
 
 
-def feature_shapes(config: Sam2Config) -> dict[str, tuple[int, ...]]:
-    """The shape of each map for one image."""
-    C, E, L = config.channels, config.grid, config.mask_size
-    return {
-        "embedding": (1, C, E, E),
-        "fine_0": (1, C // 8, L, L),
-        "fine_1": (1, C // 4, 2 * E, 2 * E),
-    }
-
-
-def fingerprint(core: Sam2Model) -> str:
+def fingerprint(model: SegmentationModel) -> str:
     """Which weights these are: a digest of every name and shape, and some values of each tensor."""
-    digest = hashlib.sha256(str(core.config.image_size).encode())
-    for name in sorted(core.weights):
-        array = np.asarray(core.weights[name])
+    digest = hashlib.sha256(str(model.config.image_size).encode())
+    for name in sorted(model.weights):
+        array = np.asarray(model.weights[name])
         step = max(1, array.size // _SAMPLES)
         digest.update(f"{name}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array.reshape(-1)[::step], np.float32).tobytes())
@@ -127,22 +111,14 @@ def fingerprint(core: Sam2Model) -> str:
 
 
 def embeddings(
-    core: Sam2Model,
-    features: Mapping[str, NDArray[Any]],
+    model: SegmentationModel,
+    features: Features,
     sizes_hw: list[tuple[int, int]],
     names: list[str],
 ) -> list[Embedding]:
     """An embedding for each image of a batch that went through the encoder."""
-    stamp = fingerprint(core)
-    made = []
-    for i, (size_hw, name) in enumerate(zip(sizes_hw, names, strict=True)):
-        maps = {feature: features[feature][i : i + 1] for feature in FEATURES}
-        made.append(Embedding(**maps, size_hw=size_hw, name=name, fingerprint=stamp))
-    return made
-
-
-def repeated(array: Floats, count: int) -> Floats:
-    """The map of one image for each of `count` prompts; an engine makes the copies as it wants."""
-    if count == 1:  # as it is: of what cannot be written to, OpenVINO makes a copy
-        return array
-    return np.broadcast_to(array, (count, *array.shape[1:]))
+    stamp = fingerprint(model)
+    return [
+        Embedding(features.image(i), size_hw, name, stamp, model.buffers)
+        for i, (size_hw, name) in enumerate(zip(sizes_hw, names, strict=True))
+    ]

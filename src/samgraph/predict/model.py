@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from samgraph.checkpoint.builtin import NANO
-from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.loading import ConfigLike, Source, load_model, save_model
-from samgraph.models.sam2.model import GraphTable, Sam2Model
+from samgraph.models.family import SegmentationModel
+from samgraph.models.loading import ConfigLike, Source, load_model, save_model
 from samgraph.runtime import CompileOptions
 
 if TYPE_CHECKING:
@@ -23,19 +22,19 @@ if TYPE_CHECKING:
 class Model:
     """SAM 2, loaded and ready. Made by `samgraph.load`."""
 
-    def __init__(self, core: Sam2Model) -> None:
+    def __init__(self, core: SegmentationModel) -> None:
         self.core = core
 
     def __repr__(self) -> str:
         return repr(self.core)
 
     @property
-    def config(self) -> Sam2Config:
+    def config(self) -> Any:
         """Every dimension of the model."""
         return self.core.config
 
     @property
-    def graphs(self) -> GraphTable:
+    def graphs(self) -> Mapping[str, Any]:
         """The compiled graphs by name; each has `run(**inputs)`."""
         return self.core.graphs
 

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import PromptError
-from samgraph.models.sam2.prompts import ABSENT
+from samgraph.models.family import ABSENT
 from samgraph.predict.mask_prompts import read_masks
 
 Floats: TypeAlias = NDArray[np.float32]
 Integers: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
 
 BOX_LABELS = (2, 3)
 CLICK_LABELS = (0, 1)
@@ -27,16 +28,38 @@ CLICK_LABELS = (0, 1)
 MOST_POINTS = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """One object asked for, in pixels of the image: points [K, 2], labels [K], mask [L, L].
+    """One object asked for, in pixels of the image: points [K, 2] and labels [K].
 
-    A box is two points, labels 2 and 3, in front.
+    A box is two points, labels 2 and 3, in front. `logits` [L, L] are an earlier answer, to be
+    improved; `mask` [H, W] is one that somebody drew, which a video takes as the answer.
     """
 
     points: Floats
     labels: Integers
-    mask: Floats | None = None
+    logits: Floats | None = None
+    mask: Mask | None = None
+
+    @property
+    def has_box(self) -> bool:
+        """Whether the first two points are a box."""
+        return len(self.labels) >= 2 and tuple(self.labels[:2].tolist()) == BOX_LABELS
+
+    def joined(self, more: "Prompt") -> "Prompt":
+        """This prompt and a later one: points add up, a new box or mask replaces."""
+        if more.mask is not None or self.mask is not None:
+            return more
+        corners = 2 if self.has_box else 0
+        keep: tuple[Floats, ...]
+        kinds: tuple[Integers, ...]
+        if more.has_box:
+            keep = (more.points[:2], self.points[corners:], more.points[2:])
+            kinds = (more.labels[:2], self.labels[corners:], more.labels[2:])
+        else:
+            keep = (self.points, more.points)
+            kinds = (self.labels, more.labels)
+        return Prompt(np.concatenate(keep), np.concatenate(kinds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +126,23 @@ def assemble(
     longest = max(1, *(len(prompt.labels) for prompt in prompts))
     points = np.zeros((len(prompts), longest, 2), np.float32)
     labels = np.full((len(prompts), longest), ABSENT, np.int64)
-    size_wh = np.array([size_hw[1], size_hw[0]], np.float32)
-    has_mask = np.array([prompt.mask is not None for prompt in prompts])
+    has_mask = np.array([prompt.logits is not None for prompt in prompts])
     mask = None
     if has_mask.any():
         mask = np.zeros((len(prompts), 1, mask_size, mask_size), np.float32)
     for i, prompt in enumerate(prompts):
-        points[i, : len(prompt.labels)] = prompt.points / size_wh * np.float32(image_size)
+        points[i, : len(prompt.labels)] = scale_points(prompt.points, size_hw, image_size)
         labels[i, : len(prompt.labels)] = prompt.labels
-        if mask is not None and prompt.mask is not None:
-            mask[i, 0] = prompt.mask
+        if mask is not None and prompt.logits is not None:
+            mask[i, 0] = prompt.logits
     return PromptBatch(points, labels, mask, has_mask)
+
+
+def scale_points(points: Floats, size_hw: tuple[int, int], image_size: int) -> Floats:
+    """Pixels (x, y) of the image to pixels of the model's input, in the reference's rounding."""
+    size_wh = np.array([size_hw[1], size_hw[0]], np.float32)
+    scaled: Floats = (points / size_wh * np.float32(image_size)).astype(np.float32)
+    return scaled
 
 
 def join(batches: Sequence[PromptBatch]) -> PromptBatch:

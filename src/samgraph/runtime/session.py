@@ -111,6 +111,16 @@ class Session:
         """What graphs take and give here, and how they get there."""
         return self._buffers
 
+    @property
+    def attention_tokens(self) -> int | None:
+        """Memory tokens that keep the device busy; None where more always pay."""
+        return self._choice.engine.attention_tokens
+
+    @property
+    def objects_at_once(self) -> int:
+        """The most objects that are worth running together."""
+        return self._choice.engine.objects_at_once
+
     def optimise(self, graph: Graph, watch: Watch | None = None) -> Graph:
         """The graph after this session's passes; `watch` sees it after each."""
         profile, engine = self.options.chosen_profile, self._choice.engine

@@ -94,7 +94,8 @@ def test_video_frames_go_through_pillow_and_keep_their_bits() -> None:
 
     resized = resize_video_frame(frame, 32)
 
-    assert np.array_equal(resized, (unit - MEAN[:, None, None]) / STD[:, None, None])
+    mean, std = (np.array(values, np.float32)[:, None, None] for values in (MEAN, STD))
+    assert np.array_equal(resized, (unit - mean) / std)
 
 
 def test_logits_grow_as_torch_does() -> None:

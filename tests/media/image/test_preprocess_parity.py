@@ -21,7 +21,8 @@ def test_resizing_an_image_equals_torch(height: int, width: int, size: int) -> N
 
     resized = resize_image(image, size)
 
-    expected = (expected - MEAN[:, None, None]) / STD[:, None, None]
+    mean, std = (np.array(values, np.float32)[:, None, None] for values in (MEAN, STD))
+    expected = (expected - mean) / std
     assert np.abs(resized - expected).max() < 3e-6
 
 

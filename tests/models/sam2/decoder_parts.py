@@ -6,6 +6,7 @@ import numpy as np
 
 from samgraph import ops
 from samgraph.graph import Array, Scope, Tensor
+from samgraph.models import family
 from samgraph.models.sam2 import graphs, mask_decoder, prompts
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import to_tokens
@@ -147,7 +148,7 @@ def _filled(prompted: list[Points]) -> list[Points]:
     for xy, labels in prompted:
         more = ((0, 0), (0, longest - xy.shape[1]))
         places = np.pad(xy, (*more, (0, 0)), constant_values=33.3)
-        found.append((places, np.pad(labels, more, constant_values=prompts.ABSENT)))
+        found.append((places, np.pad(labels, more, constant_values=family.ABSENT)))
     return found
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from samgraph.graph import Array
-from samgraph.models.sam2 import prompts
+from samgraph.models import family
 from tests import tolerances
 from tests.models.sam2.bench import Bench, bench_for, rows
 
-ABSENT = prompts.ABSENT
+ABSENT = family.ABSENT
 POINTS = np.array([[[40, 50], [0, 0]], [[200, 10], [3, 250]], [[0, 0], [0, 0]]], np.float32)
 LABELS = np.array([[1, ABSENT], [2, 3], [ABSENT, ABSENT]])
 

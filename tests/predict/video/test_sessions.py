@@ -10,7 +10,8 @@ import pytest
 
 from samgraph import checkpoint
 from samgraph.errors import CheckpointError, OptionError, OutputError
-from samgraph.predict.video.memory_bank import MemoryPrecision, ReferencePolicy
+from samgraph.predict.video.bank import MemoryPrecision
+from samgraph.predict.video.policy import ReferencePolicy
 from samgraph.predict.video.sessions import KEY, resume
 from samgraph.predict.video.stream import Stream, open_stream
 from samgraph.predict.video.video import Video, open_video
@@ -56,7 +57,7 @@ def test_a_video_goes_on_with_the_same_masks(tmp_path: Path, precision: MemoryPr
     found = lows(again.track(start=again.position, logits=True))
 
     assert again.objects == (1, "two")
-    assert again.follower.tracker.memory_precision == precision
+    assert again.options.memory_precision == precision
     assert_equal(found, expected)
 
 
@@ -136,9 +137,9 @@ def test_options_are_remembered_and_can_be_changed(tmp_path: Path) -> None:
 
     assert not same.display.overlaps
     assert other.display.overlaps
-    assert isinstance(same.follower.policy, ReferencePolicy)
-    assert same.follower.policy.stride == 2
-    assert same.follower.tracker.memory_precision == "fp32"
+    assert isinstance(same.policy, ReferencePolicy)
+    assert same.policy.stride == 2
+    assert same.options.memory_precision == "fp32"
 
 
 def test_options_that_do_not_exist_are_named(tmp_path: Path) -> None:

@@ -171,16 +171,16 @@ def test_what_stays_in_memory_does_not_grow_with_the_video() -> None:
 
     video = open_video(tiny_model(), looped(), archive_mb=0.1, results_mb=0.001, cache_mb=1)
     video.add(frame=0, object=1, box=BOX)
-    one = video.follower.objects[1]
+    one = video.states[1]
     sizes = []
 
     for result in video.track():
-        kept = one.bank.bytes + one.archive.bytes + video.encoded.cache.bytes
-        sizes.append(kept + one.runs[False].bytes)
+        kept = one.bank.nbytes + one.archive.nbytes + video.encoded.cache.nbytes
+        sizes.append(kept + one.runs[False].nbytes)
         assert result.index < 60
 
     assert len(sizes) == 60
     assert max(sizes[30:]) <= max(sizes[:30]) * 1.02
-    assert one.archive.bytes <= 0.1 * (1 << 20)
-    assert video.encoded.cache.bytes <= 1 << 20
+    assert one.archive.nbytes <= 0.1 * (1 << 20)
+    assert video.encoded.cache.nbytes <= 1 << 20
     assert len(one.bank.tracked) <= 35

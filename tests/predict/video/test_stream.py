@@ -75,8 +75,8 @@ def test_what_a_stream_keeps_does_not_grow() -> None:
         stream.step(scenes.frame(index % 10))
         if index % 10 == 0:
             stream.add(object=1, points=[(40, 50)])
-        one = stream.follower.objects[1]
-        sizes.append((one.bank.bytes, len(one.tracked), len(one.answers), len(one.bank.prompted)))
+        one = stream.states[1]
+        sizes.append((one.bank.nbytes, len(one.tracked), len(one.answers), len(one.bank.prompted)))
 
     later = np.array(sizes[25:])
     assert later[:, 0].max() <= max(size[0] for size in sizes[:25]) * 1.05

@@ -138,12 +138,11 @@ def test_clicks_add_up_and_can_be_started_over() -> None:
     video = opened()
     alone = video.add(frame=0, object=1, points=[(40, 50)])
     both = video.add(frame=0, object=1, points=[(60, 90)], labels=[0])
-    prompt = video.follower.objects[1].prompts[0]
+    prompt = video.states[1].prompts[0]
 
     again = video.add(frame=0, object=1, points=[(40, 50)], replace=True)
 
-    assert prompt.points_xy is not None
-    assert prompt.points_xy.tolist() == [[40, 50], [60, 90]]
+    assert prompt.points.tolist() == [[40, 50], [60, 90]]
     assert not np.array_equal(alone.low_logits, both.low_logits)
     np.testing.assert_array_equal(alone.low_logits, again.low_logits)
 
@@ -319,7 +318,7 @@ def test_objects_of_another_video_are_found_by_what_is_remembered() -> None:
 
     assert [result.index for result in results] == [0, 1, 2, 3]
     assert all(result.objects == ("disc",) for result in results)
-    assert list(second.follower.objects["disc"].bank.prompted) == [-1]
+    assert list(second.states["disc"].bank.prompted) == [-1]
 
 
 def shown(video: Video, end: int = 2) -> list[FrameResult]:
@@ -352,13 +351,10 @@ def test_holes_are_filled_in_what_is_shown_not_in_what_is_remembered() -> None:
         video.add(frame=0, object=1, points=[(40, 50)])
         list(video.track(end=1))
 
-    one, other = (v.follower.objects[1].bank.tracked[1].pointer for v in (plain, filled))
-    low, whole = (v.follower.objects[1].latest for v in (plain, filled))
-
-    assert low is not None
-    assert whole is not None
-    assert ((low[1].low > 0) <= (whole[1].low > 0)).all()
+    one, other = (v.states[1].bank.tracked[1].pointer.buffer for v in (plain, filled))
     assert one.shape == other.shape
+    low, whole = (next(v.track(start=1, end=1)).low_logits for v in (plain, filled))
+    assert ((low > 0) <= (whole > 0)).all()
 
 
 def test_results_say_everything_about_a_frame() -> None:

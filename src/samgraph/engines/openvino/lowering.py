@@ -314,7 +314,7 @@ def _constant(_: SymbolTable, node: Node, __: Sequence[Output]) -> Output:
 
 
 def _scalar(value: float, type: TensorType) -> Output:
-    return opset15.constant(value, ELEMENT_TYPES[type.dtype])
+    return opset15.constant(value, STORED_TYPES[type.dtype])
 
 
 def _known(dim: Dim) -> int:

@@ -94,6 +94,16 @@ class TorchEngine:
         """None beside those it computes in."""
         return frozenset()
 
+    @property
+    def attention_tokens(self) -> int | None:
+        """A GPU is filled by many objects; a CPU by one at 1024 pixels."""
+        return None if self.device == "cuda" else 1 << 15
+
+    @property
+    def objects_at_once(self) -> int:
+        """All of them on a GPU, within its memory."""
+        return 32 if self.device == "cuda" else 4
+
     def version(self) -> str:
         """Torch's version, and where it runs."""
         place = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"

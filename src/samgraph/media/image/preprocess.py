@@ -19,6 +19,7 @@ a float32 position is off by 1e-4 of a pixel, and sharing that error is what mak
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,8 @@ from samgraph.errors import ImageError
 Floats = NDArray[np.float32]
 Blocks = tuple[tuple[slice, slice, Floats], ...]
 
-MEAN = np.array([0.485, 0.456, 0.406], np.float32)
-STD = np.array([0.229, 0.224, 0.225], np.float32)
+Rgb: TypeAlias = tuple[float, float, float]
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Blocks of so many output rows and columns ran fastest on the 12 megapixel photograph.
 ROW_BLOCK, COLUMN_BLOCK = 16, 32
 MASK_BLOCK = 32
@@ -39,7 +40,9 @@ MASK_BLOCK = 32
 ONE_CORE = 1 << 18
 
 
-def resize_image(image: NDArray[np.uint8], size: int) -> Floats:
+def resize_image(
+    image: NDArray[np.uint8], size: int, *, mean: Rgb = MEAN, std: Rgb = STD
+) -> Floats:
     """A uint8 RGB image as the model wants a photograph: [H, W, 3] -> float32 [3, S, S].
 
     Equal to the reference's ToTensor, Resize(antialias=True), Normalize within 1e-6.
@@ -48,11 +51,14 @@ def resize_image(image: NDArray[np.uint8], size: int) -> Floats:
     # The axis resized first is the longer one where the other grows: a long thin image would
     # otherwise become a huge one half way.
     if height < size < width:
-        return _resize_antialiased(image.transpose(1, 0, 2), size).transpose(0, 2, 1).copy()
-    return _resize_antialiased(image, size)
+        turned = _resize_antialiased(image.transpose(1, 0, 2), size, mean, std)
+        return turned.transpose(0, 2, 1).copy()
+    return _resize_antialiased(image, size, mean, std)
 
 
-def resize_video_frame(frame: NDArray[np.uint8], size: int) -> Floats:
+def resize_video_frame(
+    frame: NDArray[np.uint8], size: int, *, mean: Rgb = MEAN, std: Rgb = STD
+) -> Floats:
     """A uint8 RGB frame as the model wants a video: [H, W, 3] -> float32 [3, S, S].
 
     Bit for bit what the reference's loader of JPEG folders gives: every byte has one normalised
@@ -63,7 +69,7 @@ def resize_video_frame(frame: NDArray[np.uint8], size: int) -> Floats:
     unit = (np.arange(256) / 255.0).astype(np.float32)
     out = np.empty((3, size, size), np.float32)
     for channel in range(3):
-        table = (unit - MEAN[channel]) / STD[channel]
+        table = (unit - np.float32(mean[channel])) / np.float32(std[channel])
         np.take(table, small[:, :, channel], out=out[channel])
     return out
 
@@ -93,7 +99,7 @@ def upscale_masks(
     return out.reshape(*low.shape[:-2], *size_hw)
 
 
-def _resize_antialiased(image: NDArray[np.uint8], size: int) -> Floats:
+def _resize_antialiased(image: NDArray[np.uint8], size: int, mean: Rgb, std: Rgb) -> Floats:
     """Rows, then columns, then the range: each block of rows is finished before the next."""
     height, width = image.shape[:2]
     columns = list(_antialias_blocks(width, size, COLUMN_BLOCK))
@@ -106,8 +112,8 @@ def _resize_antialiased(image: NDArray[np.uint8], size: int) -> Floats:
             block = _multiply(kernel, turned[window]).reshape(len(kernel), 3, len(weights))
             out[:, rows, target] = block.transpose(1, 2, 0)
     out /= np.float32(255)
-    out -= MEAN[:, None, None]
-    out /= STD[:, None, None]
+    out -= np.array(mean, np.float32)[:, None, None]
+    out /= np.array(std, np.float32)[:, None, None]
     return out
 
 

@@ -222,18 +222,63 @@ def encode_memory(config: Sam2Config, images: str = "1") -> Graph:
 def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
     """embedding [1, C, E, E] and what each object remembers -> embedding [N, C, E, E].
 
-    memory [N, F, E*E, 64]; slots [N, F], the row of the time table for each frame; pointers
-    [N, Q, C]; pointer_times [N, Q], distances in frames over the longest. Q may be zero. With
-    `images="N"` every object is on a frame of its own.
+    memory [N, F, E*E, 64]; slots [N, F], the row of the temporal position encoding of each frame;
+    pointers [N, Q, C]; pointer_times [N, Q], distances in frames over the longest. Q may be zero.
+    With `images="N"` every object is on a frame of its own.
     """
     builder = Builder("memory_attention")
-    C, E, T = config.channels, config.grid, config.grid**2
-    N, F = symbol("N"), symbol("F")
-    embedding = builder.input("embedding", f"f32[{images},{C},{E},{E}]")
+    C, T = config.channels, config.grid**2
+    embedding = _embedding(builder, config, images)
     frames = builder.input("memory", f"f32[N,F,{T},{config.memory_channels}]")
     slots = builder.input("slots", "i64[N,F]")
     pointers = builder.input("pointers", f"f32[N,Q,{C}]")
     times = builder.input("pointer_times", "f32[N,Q]")
+    return builder.finish(
+        embedding=_attended(builder, config, embedding, frames, slots, pointers, times)
+    )
+
+
+def attend_bank(config: Sam2Config, stored: str = "bf16") -> Graph:
+    """`attend_memory` over the pages of a memory bank, read where they are.
+
+    pages [P, E*E, 64] as stored; frames [N, F], the page of each remembered frame; pointer_rows
+    [R, C]; pointers [N, Q], the row of each pointer. The rest as in `attend_memory`.
+    """
+    builder = Builder("attend_bank")
+    C, T = config.channels, config.grid**2
+    embedding = _embedding(builder, config, "1")
+    pages = builder.input("pages", f"{stored}[P,{T},{config.memory_channels}]")
+    frames = builder.input("frames", "i64[N,F]")
+    slots = builder.input("slots", "i64[N,F]")
+    rows = builder.input("pointer_rows", f"f32[R,{C}]")
+    pointers = builder.input("pointers", "i64[N,Q]")
+    times = builder.input("pointer_times", "f32[N,Q]")
+    memory = ops.gather(pages, frames, 0)
+    if stored != "f32":
+        memory = ops.cast(memory, "f32")
+    recalled = ops.gather(rows, pointers, 0)
+    return builder.finish(
+        embedding=_attended(builder, config, embedding, memory, slots, recalled, times)
+    )
+
+
+def _embedding(builder: Builder, config: Sam2Config, images: str) -> Tensor:
+    C, E = config.channels, config.grid
+    return builder.input("embedding", f"f32[{images},{C},{E},{E}]")
+
+
+def _attended(
+    builder: Builder,
+    config: Sam2Config,
+    embedding: Tensor,
+    frames: Tensor,
+    slots: Tensor,
+    pointers: Tensor,
+    times: Tensor,
+) -> Tensor:
+    """Memory attention from frames [N, F, E*E, 64] and pointers [N, Q, C]."""
+    C, E, T = config.channels, config.grid, config.grid**2
+    N, F = symbol("N"), symbol("F")
     at = builder.scope()
     tokens = memory_bank.pointer_tokens(config, pointers)
     memory = ops.concat([frames.reshape(N, F * T, config.memory_channels), tokens], axis=1)
@@ -254,7 +299,7 @@ def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
         position,
         tokens.shape[1],
     )
-    return builder.finish(embedding=to_image(x, E, E))
+    return to_image(x, E, E)
 
 
 TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
@@ -266,8 +311,16 @@ TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
     "prepare_image": prepare_image,
     "decode_prepared": decode_prepared,
 }
-# In the checkpoints, and read by nothing: SAM 2 adds `no_mem_embed` to the features instead.
-UNREAD = ("no_mem_pos_enc",)
+# The same computation as memory_attention, over a bank's pages, by how these are stored.
+BANK_TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
+    "attend_bank": attend_bank,
+    "attend_bank_fp32": lambda config: attend_bank(config, "f32"),
+}
+
+
+def unread(config: Sam2Config) -> dict[str, tuple[int, ...]]:
+    """Tensors of a checkpoint that nothing reads: `no_mem_embed` is added to features instead."""
+    return {"no_mem_pos_enc": (1, 1, config.channels)}
 
 
 def weight_shapes(config: Sam2Config) -> dict[str, tuple[int, ...]]:
@@ -276,4 +329,4 @@ def weight_shapes(config: Sam2Config) -> dict[str, tuple[int, ...]]:
     for trace in TRACES.values():
         for value in trace(config).params:
             shapes[value.name] = tuple(int(str(dim)) for dim in value.type.shape)
-    return shapes | dict.fromkeys(UNREAD, (1, 1, config.channels))
+    return shapes | unread(config)

@@ -1,24 +1,29 @@
-"""The model: a config, its weights, and its graphs, compiled when they are first run."""
+"""SAM 2 ready to run: its graphs as typed methods."""
 
-import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from samgraph.errors import GraphError
+from samgraph.engines import Buffer
 from samgraph.graph import Array, Graph
+from samgraph.models.compiled import CompiledModel
+from samgraph.models.family import (
+    BankRead,
+    Decoded,
+    DecodedObjects,
+    DecoderPrompts,
+    Features,
+    MemoryLayout,
+    Preprocessing,
+)
 from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.graphs import TRACES, UNREAD
+from samgraph.models.sam2.graphs import BANK_TRACES, TRACES, unread
 from samgraph.models.sam2.split import SplitMemoryAttention
-from samgraph.passes.specialise import specialise
-from samgraph.runtime import CompiledGraph, CompileOptions, Session
+from samgraph.runtime import CompileOptions
 
 # Prompts and decoder lose masks in bf16 (0.88 to 0.92 IoU), so they never run in it.
 ALWAYS_FP32 = frozenset(("decode", "mask_prompt", "prepare_image", "decode_prepared"))
-Runnable = CompiledGraph | SplitMemoryAttention
-# Most calls are of one image, prompt or object. An engine runs a fixed size faster, so these
-# graphs also exist for one: the symbol, and the input whose first axis tells.
 FOR_ONE = {
     "image_encoder": ("B", "image"),
     "decode": ("N", "points"),
@@ -28,8 +33,11 @@ FOR_ONE = {
 }
 
 
-class Sam2Model:
+class Sam2Model(CompiledModel):
     """SAM 2 ready to run. Safe to use from several threads at once."""
+
+    family = "sam2"
+    config: Sam2Config
 
     def __init__(
         self,
@@ -40,81 +48,129 @@ class Sam2Model:
         options: CompileOptions | None = None,
         traced: Mapping[str, Graph] | None = None,
     ) -> None:
-        self.config = config
-        self.weights = dict(weights)
-        options = options or CompileOptions()
-        self.session = Session(device, options)
-        exact = replace(options, precision="fp32")
-        self._exact = self.session if exact == options else Session(device, exact)
-        self._traced: dict[str, Graph] = dict(traced or {})
-        self._compiled: dict[str, Runnable] = {}
-        self._lock = threading.Lock()
-        self.graphs = GraphTable(self)
-
-    def __repr__(self) -> str:
-        return f"<{self.config.name} at {self.config.image_size} px: {self.session.reason}>"
-
-    def graph(self, name: str) -> Graph:
-        """The graph called `name`, as traced."""
-        if name not in TRACES:
-            raise GraphError(f"there is no graph `{name}`", expected=", ".join(TRACES))
-        if name not in self._traced:
-            self._traced[name] = TRACES[name](self.config)
-        return self._traced[name]
-
-    def compiled(self, name: str, *, for_one: bool = False) -> Runnable:
-        """The graph called `name`, ready to run; `for_one` is its version for a batch of one."""
-        key = f"{name} for one" if for_one else name
-        with self._lock:
-            if key not in self._compiled:
-                self._compiled[key] = self._compile(name, for_one)
-            return self._compiled[key]
-
-    def run(self, name: str, **inputs: Array) -> dict[str, Array]:
-        """Run a graph by name."""
-        symbol, told_by = FOR_ONE.get(name, ("", ""))
-        for_one = bool(symbol) and told_by in inputs and len(inputs[told_by]) == 1
-        return self.compiled(name, for_one=for_one).run(inputs)
-
-    def session_for(self, name: str) -> Session:
-        """The session that compiles a graph: in float32 where a lower precision costs masks."""
-        return self._exact if name in ALWAYS_FP32 else self.session
+        super().__init__(
+            config,
+            weights,
+            traces={**TRACES, **BANK_TRACES},
+            for_one=FOR_ONE,
+            exact=ALWAYS_FP32,
+            device=device,
+            options=options,
+            traced=traced,
+        )
+        self._no_masks: dict[int, Buffer] = {}  # by the number of prompts
 
     @property
-    def hidden_pointer(self) -> Array:
-        """The pointer that stands for an object that is not to be seen: [1, C]."""
+    def preprocessing(self) -> Preprocessing:
+        """A square of the model's size, normalised as in ImageNet."""
+        return Preprocessing(self.config.image_size)
+
+    @property
+    def memory_layout(self) -> MemoryLayout:
+        """A token per cell of the grid."""
+        config = self.config
+        return MemoryLayout(config.grid**2, config.memory_channels, config.channels)
+
+    @property
+    def feature_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The embedding and the two finer maps of one image."""
+        C, E, L = self.config.channels, self.config.grid, self.config.mask_size
+        return {
+            "embedding": (1, C, E, E),
+            "fine_0": (1, C // 8, L, L),
+            "fine_1": (1, C // 4, 2 * E, 2 * E),
+        }
+
+    def encode(self, image: Any) -> Features:
+        """Images [B, 3, S, S], normalised -> embedding and the two finer maps."""
+        return Features(self.run("image_encoder", image=image))
+
+    def prepare(self, features: Features) -> Mapping[str, Buffer]:
+        """What the decoder computes of an image whatever the prompt."""
+        return self.run("prepare_image", **features.maps)
+
+    def decode_points(self, prepared: Mapping[str, Buffer], points: Any, labels: Any) -> Decoded:
+        """Points on one prepared still image."""
+        return Decoded(**self.run("decode_prepared", **prepared, points=points, labels=labels))
+
+    def decode(self, features: Features, prompts: DecoderPrompts) -> DecodedObjects:
+        """Prompts of any kind on features of one image, or of one image each."""
+        count, mask, has_mask = len(prompts), prompts.mask, prompts.has_mask
+        if has_mask is None:
+            has_mask = np.full(count, mask is not None)
+        repeat = self.buffers.repeat
+        maps = {n: repeat(x, count) if len(x) == 1 else x for n, x in features.maps.items()}
+        found = self.run(
+            "decode",
+            **maps,
+            points=prompts.points,
+            labels=prompts.labels,
+            mask=self._no_mask(count) if mask is None else mask,
+            has_mask=has_mask,
+            no_memory=np.full(count, not features.is_conditioned),
+            multimask=prompts.multimask,
+        )
+        return DecodedObjects(**found)
+
+    def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
+        """Masks [N, 1, S, S] of 0 and 1: logits that stand as the answer, and the mask prompt."""
+        found = self.run("mask_prompt", mask=mask)
+        return found["logits"], found["prompt"]
+
+    def encode_memory(
+        self, features: Features, masks: Buffer, object_score: Buffer, *, is_prompted: bool
+    ) -> Buffer:
+        """Mask logits [N, 1, L, L] on a frame -> memory [N, T, 64].
+
+        Masks of prompted frames are hardened first: what the user sees is what is remembered.
+        """
+        found = self.run(
+            "memory_encoder",
+            embedding=features.maps["embedding"],
+            mask=masks,
+            object_score=object_score,
+            binary=np.full(len(masks), is_prompted),
+        )
+        memory: Buffer = found["memory"]
+        return memory
+
+    def attend(self, features: Features, read: BankRead) -> Features:
+        """The frame conditioned on what each object remembers: an embedding [N, C, E, E]."""
+        is_half = self.buffers.dtype(read.pages) == "bf16"
+        found = self.run(
+            "attend_bank" if is_half else "attend_bank_fp32",
+            embedding=features.maps["embedding"],
+            pages=read.pages,
+            frames=read.frames,
+            slots=read.slots,
+            pointer_rows=read.pointer_rows,
+            pointers=read.pointers,
+            pointer_times=read.pointer_times,
+        )
+        maps = {**features.maps, "embedding": found["embedding"]}
+        return Features(maps, is_conditioned=True)
+
+    @property
+    def absent_pointer(self) -> Array:
+        """The pointer of an object that is occluded or absent: [1, C]."""
         return self.weights["no_obj_ptr"]
 
     def checkpoint(self) -> dict[str, Array]:
         """Every tensor, under the names of a checkpoint."""
-        width = self.config.channels
-        missing = {name: np.zeros((1, 1, width), np.float32) for name in UNREAD}
-        return missing | self.weights
+        missing = {n: np.zeros(shape, np.float32) for n, shape in unread(self.config).items()}
+        return missing | dict(self.weights)
 
-    def _compile(self, name: str, for_one: bool) -> Runnable:
+    def _no_mask(self, count: int) -> Buffer:
+        """What stands for no mask prompt; made once, and read by every run."""
+        if count not in self._no_masks:
+            side = self.config.mask_size
+            self._no_masks[count] = self.buffers.zeros((count, 1, side, side), "f32")
+        return self._no_masks[count]
+
+    def _compile(self, name: str, for_one: bool) -> Any:
         session = self.session_for(name)
-        split = session.options.chosen_profile.stages == "split"
-        if name == "memory_attention" and split:
+        if name == "memory_attention" and session.options.chosen_profile.stages == "split":
             return SplitMemoryAttention(
                 self.config, lambda graph: session.compile(graph, self.weights)
             )
-        graph = self.graph(name)
-        if for_one:
-            graph = specialise(graph, {FOR_ONE[name][0]: 1})
-        return session.compile(graph, self.weights)
-
-
-class GraphTable(Mapping[str, Runnable]):
-    """The model's graphs by name, compiled when they are first asked for."""
-
-    def __init__(self, model: Sam2Model) -> None:
-        self._model = model
-
-    def __getitem__(self, name: str) -> Runnable:
-        return self._model.compiled(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(TRACES)
-
-    def __len__(self) -> int:
-        return len(TRACES)
+        return super()._compile(name, for_one)

@@ -18,10 +18,10 @@ import numpy as np
 
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
+from samgraph.models.family import ABSENT
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv2d, layer_norm_2d
 
-ABSENT = -2
 _KINDS = 4
 _HIDDEN_SCORE = -1e9
 

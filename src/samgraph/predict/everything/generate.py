@@ -18,7 +18,7 @@ from samgraph.errors import OptionError
 from samgraph.formats.sam import Mode
 from samgraph.formats.segment import Segment
 from samgraph.media.image.reading import MAX_PIXELS, read_image
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.family import SegmentationModel
 from samgraph.predict.everything import candidates as judging
 from samgraph.predict.everything.candidates import Candidate
 from samgraph.predict.everything.grids import Crop, crops_of
@@ -29,7 +29,7 @@ from samgraph.predict.image.result import LOGIT_LIMIT
 from samgraph.predict.output import Segmentation
 from samgraph.predict.picture import Picture, name_of
 from samgraph.predict.progress import Progress, reporting
-from samgraph.predict.prompts import PromptBatch
+from samgraph.predict.prompts import PromptBatch, scale_points
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -107,7 +107,7 @@ class Everything(Segmentation):
 
 
 def segment_everything(
-    core: Sam2Model,
+    core: SegmentationModel,
     source: Any,
     *,
     name: str | None = None,
@@ -152,7 +152,7 @@ def _picture(source: Any, name: str | None, max_pixels: int) -> Picture:
 
 
 def _search(
-    core: Sam2Model,
+    core: SegmentationModel,
     picture: Picture,
     encoded: EncodedImage | None,
     settings: EverythingSettings,
@@ -181,7 +181,7 @@ def _check_crops(crops: Sequence[Crop]) -> None:
         )
 
 
-def _encode_crop(core: Sam2Model, picture: Picture, crop: Crop) -> EncodedImage:
+def _encode_crop(core: SegmentationModel, picture: Picture, crop: Crop) -> EncodedImage:
     pixels = picture.need_pixels()[crop.top : crop.bottom, crop.left : crop.right]
     part = Picture(picture.name, crop.size_hw, pixels)
     return EncodedImage(core, part, encode_pixels(core, [part])[0])
@@ -232,9 +232,7 @@ def _ask(image: EncodedImage, points_xy: Floats, settings: EverythingSettings) -
 
 def _clicks(image: EncodedImage, points_xy: Floats) -> PromptBatch:
     """One positive click a prompt."""
-    height, width = image.size_hw
-    size_wh = np.array([width, height], np.float32)
-    points: Floats = points_xy / size_wh * np.float32(image.core.config.image_size)
+    points = scale_points(points_xy, image.size_hw, image.core.config.image_size)
     count = len(points)
     labels, has_mask = np.ones((count, 1), np.int64), np.zeros(count, np.bool_)
     return PromptBatch(points[:, None], labels, None, has_mask)

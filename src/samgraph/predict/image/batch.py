@@ -12,7 +12,7 @@ import numpy as np
 
 from samgraph.errors import ImageError, OptionError, PromptError
 from samgraph.media.image.reading import MAX_PIXELS, read_image
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.family import SegmentationModel
 from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import Result
@@ -27,7 +27,10 @@ class EncodedImages(Sequence[EncodedImage]):
     """Encoded images, in the order given. `failures` holds what was left out, and why."""
 
     def __init__(
-        self, core: Sam2Model, images: Sequence[EncodedImage], failures: Sequence[ImageError] = ()
+        self,
+        core: SegmentationModel,
+        images: Sequence[EncodedImage],
+        failures: Sequence[ImageError] = (),
     ) -> None:
         self.core, self._images, self.failures = core, tuple(images), tuple(failures)
 
@@ -99,7 +102,7 @@ class EncodedImages(Sequence[EncodedImage]):
 
 
 def encode_images(
-    core: Sam2Model,
+    core: SegmentationModel,
     sources: Iterable[Any],
     *,
     batch: int = 2,

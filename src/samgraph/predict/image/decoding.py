@@ -7,18 +7,20 @@ time, so that memory does not grow with their number; the answers do not depend 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.models.sam2.mask_decoder import STABILITY_WANTED
-from samgraph.models.sam2.model import Sam2Model
-from samgraph.predict.features import FEATURES, Embedding, repeated
+from samgraph.engines import Buffer
+from samgraph.models.family import Decoded, DecoderPrompts, Features, SegmentationModel
+from samgraph.predict.features import Embedding
 from samgraph.predict.prompts import PromptBatch
 
 Floats = NDArray[np.float32]
-Arrays = Mapping[str, NDArray[Any]]
+Prepared = Mapping[str, Buffer]
+
+# A single mask is taken where at least so much of it stays when the threshold moves.
+STABILITY_WANTED = 0.98
 
 # Prompts that run together. Four were the quickest a prompt of 1, 2, 4, 8, 16 and 64 (two cores,
 # 1024 pixels, 2025-11): what one layer writes is then still in the cache for the next.
@@ -42,14 +44,14 @@ class Answers:
         return Answers(self.logits[some], self.scores[some], self.stability[some])
 
 
-def prepare(core: Sam2Model, embedding: Embedding) -> Arrays:
+def prepare(model: SegmentationModel, embedding: Embedding) -> Prepared:
     """What the decoder wants of an image, whatever the prompt."""
-    return core.run("prepare_image", **embedding.features)
+    return model.prepare(embedding.features)
 
 
 def decode_prepared(
-    core: Sam2Model,
-    prepared: Arrays,
+    model: SegmentationModel,
+    prepared: Prepared,
     prompts: PromptBatch,
     *,
     multimask: bool,
@@ -58,13 +60,13 @@ def decode_prepared(
     """Answers to points on one image."""
     parts = []
     for batch in split(prompts):
-        out = core.run("decode_prepared", **prepared, points=batch.points, labels=batch.labels)
-        parts.append(choose(out, multimask=multimask, falls_back=falls_back))
+        found = model.decode_points(prepared, batch.points, batch.labels)
+        parts.append(choose(model, found, multimask=multimask, falls_back=falls_back))
     return concatenate(parts)
 
 
 def decode(
-    core: Sam2Model,
+    model: SegmentationModel,
     images: Sequence[Embedding],
     prompts: PromptBatch,
     *,
@@ -76,8 +78,15 @@ def decode(
     for batch in split(prompts):
         some = images if len(images) == 1 else images[start : start + len(batch)]
         start += len(batch)
-        out = core.run("decode", **_inputs(core, some, batch, multimask=multimask))
-        parts.append(choose(out, multimask=multimask, falls_back=falls_back))
+        inputs = DecoderPrompts(
+            batch.points,
+            batch.labels,
+            np.full(len(batch), multimask),
+            None if batch.mask is None else model.buffers.upload(batch.mask),
+            batch.has_mask,
+        )
+        found = model.decode(_joined(model, some), inputs)
+        parts.append(choose(model, found, multimask=multimask, falls_back=falls_back))
     return concatenate(parts)
 
 
@@ -87,12 +96,15 @@ def split(prompts: PromptBatch, size: int = AT_ONCE) -> Iterator[PromptBatch]:
         yield prompts.part(start, start + size)
 
 
-def choose(out: Arrays, *, multimask: bool, falls_back: bool = True) -> Answers:
-    """Masks 1 to 3, or the one: mask 0.
+def choose(
+    model: SegmentationModel, found: Decoded, *, multimask: bool, falls_back: bool = True
+) -> Answers:
+    """Masks 1 to 3, or the one: mask 0, on the host.
 
     Where mask 0 is unstable, the best of the others takes its place, if the model `falls_back`.
     """
-    masks, ious, stability = out["masks"], out["ious"], out["stability"]
+    download = model.buffers.download
+    masks, ious, stability = map(download, (found.masks, found.ious, found.stability))
     if multimask:
         return Answers(masks[:, 1:], ious[:, 1:], stability[:, 1:])
     steady = (stability[:, 0] >= np.float32(STABILITY_WANTED)) | (not falls_back)
@@ -112,26 +124,10 @@ def concatenate(parts: Sequence[Answers]) -> Answers:
     )
 
 
-def _inputs(
-    core: Sam2Model, images: Sequence[Embedding], prompts: PromptBatch, *, multimask: bool
-) -> dict[str, NDArray[Any]]:
-    """The inputs of the `decode` graph."""
-    count, side = len(prompts), core.config.mask_size
-    features = {
-        name: _for_each([getattr(image, name) for image in images], count) for name in FEATURES
-    }
-    mask = prompts.mask
-    return {
-        **features,
-        "points": prompts.points,
-        "labels": prompts.labels,
-        "mask": np.zeros((count, 1, side, side), np.float32) if mask is None else mask,
-        "has_mask": prompts.has_mask,
-        "no_memory": np.ones(count, np.bool_),
-        "multimask": np.full(count, multimask),
-    }
-
-
-def _for_each(maps: Sequence[Floats], count: int) -> Floats:
-    """A map for each prompt, from one for each or one for all."""
-    return np.concatenate(maps) if len(maps) > 1 else repeated(maps[0], count)
+def _joined(model: SegmentationModel, images: Sequence[Embedding]) -> Features:
+    """The features of images, one for each prompt, or one for all."""
+    first = images[0].features
+    if len(images) == 1:
+        return first
+    concat = model.buffers.concat
+    return Features({n: concat([i.features.maps[n] for i in images]) for n in first.maps})

@@ -14,7 +14,7 @@ import numpy as np
 from samgraph.errors import ImageError
 from samgraph.media.image.preprocess import resize_image
 from samgraph.media.image.reading import MAX_PIXELS, Rgb, read_image
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import Embedding, embeddings
 from samgraph.predict.image import decoding
 from samgraph.predict.image.result import Result
@@ -26,11 +26,16 @@ class EncodedImage:
     """An image and what the encoder made of it. Safe to prompt from several threads."""
 
     def __init__(
-        self, core: Sam2Model, picture: Picture, embedding: Embedding, *, falls_back: bool = True
+        self,
+        core: SegmentationModel,
+        picture: Picture,
+        embedding: Embedding,
+        *,
+        falls_back: bool = True,
     ) -> None:
         self.core, self.picture, self.embedding = core, picture, embedding
         self.falls_back = falls_back  # to one of three masks where a single one is unstable
-        self._prepared: decoding.Arrays | None = None
+        self._prepared: decoding.Prepared | None = None
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -52,7 +57,7 @@ class EncodedImage:
         return self.picture.need_pixels()
 
     @property
-    def prepared(self) -> decoding.Arrays:
+    def prepared(self) -> decoding.Prepared:
         """What the decoder wants of the image whatever the prompt; made when first needed."""
         with self._lock:
             if self._prepared is None:
@@ -110,7 +115,7 @@ class EncodedImage:
 
 
 def encode_image(
-    core: Sam2Model,
+    core: SegmentationModel,
     source: Any,
     *,
     name: str | None = None,
@@ -131,9 +136,8 @@ def encode_image(
         ImageError: The image cannot be read, or the embedding is of another image or model.
     """
     if isinstance(source, Embedding):
-        source.check(core)
         picture = Picture(name or source.name, source.size_hw)
-        return EncodedImage(core, picture, source)
+        return EncodedImage(core, picture, source.on(core))
     pixels = read_image(source, max_pixels=max_pixels)
     picture = Picture(name or name_of(source), (pixels.shape[0], pixels.shape[1]), pixels)
     if embedding is not None:
@@ -143,20 +147,23 @@ def encode_image(
     return encoded
 
 
-def encode_pixels(core: Sam2Model, pictures: list[Picture]) -> list[Embedding]:
+def encode_pixels(core: SegmentationModel, pictures: list[Picture]) -> list[Embedding]:
     """The embeddings of images that go through the encoder together."""
-    size = core.config.image_size
-    batch = np.stack([resize_image(picture.need_pixels(), size) for picture in pictures])
-    features = core.run("image_encoder", image=batch)
+    how = core.preprocessing
+    pixels = [
+        resize_image(picture.need_pixels(), how.size, mean=how.mean, std=how.std)
+        for picture in pictures
+    ]
+    features = core.encode(np.stack(pixels))
     sizes, names = [picture.size_hw for picture in pictures], [one.name for one in pictures]
     return embeddings(core, features, sizes, names)
 
 
 def _given(
-    core: Sam2Model, embedding: Embedding | str | os.PathLike[str], picture: Picture
+    core: SegmentationModel, embedding: Embedding | str | os.PathLike[str], picture: Picture
 ) -> Embedding:
     found = embedding if isinstance(embedding, Embedding) else Embedding.load(embedding)
-    found.check(core)
+    found = found.on(core)
     if found.size_hw != picture.size_hw:
         height, width = found.size_hw
         raise ImageError(

@@ -7,7 +7,8 @@ then tracks again from the frame before it that is complete, and gives the same 
 
 from collections.abc import Iterable
 
-from samgraph.predict.video.memory_bank import Memory, MemoryPolicy, Moment
+from samgraph.predict.video.bank import Memory
+from samgraph.predict.video.policy import MemoryPolicy, Position
 
 FIRST_INTERVAL = 16
 
@@ -19,7 +20,7 @@ class Archive:
         self._policy, self._length = policy, length
         self._kept: dict[int, tuple[Memory, bool]] = {}
         self._interval = 1
-        self.bytes = 0
+        self.nbytes = 0
 
     def __contains__(self, frame: int) -> bool:
         return frame in self._kept
@@ -31,8 +32,8 @@ class Archive:
             thinned = self._thinned(frame, memory, is_reverse)
             if thinned is not None and limit > 0:
                 self._kept[frame] = thinned, is_reverse
-                self.bytes += thinned.bytes
-        while self.bytes > limit and self._kept:
+                self.nbytes += thinned.nbytes
+        while self.nbytes > limit and self._kept:
             self._thin()
 
     def take(self, frame: int) -> Memory | None:
@@ -44,12 +45,12 @@ class Archive:
     def discard(self, frame: int) -> None:
         """Drop one frame."""
         if frame in self._kept:
-            self.bytes -= self._kept.pop(frame)[0].bytes
+            self.nbytes -= self._kept.pop(frame)[0].nbytes
 
     def clear(self) -> None:
         """Drop everything."""
         self._kept.clear()
-        self._interval, self.bytes = 1, 0
+        self._interval, self.nbytes = 1, 0
 
     def _thin(self) -> None:
         """Take up tracking at fewer places."""
@@ -59,7 +60,7 @@ class Archive:
             thinned = self._thinned(frame, memory, is_reverse)
             if thinned is not None:
                 self._kept[frame] = thinned, is_reverse
-                self.bytes += thinned.bytes
+                self.nbytes += thinned.nbytes
 
     def _thinned(self, frame: int, memory: Memory, is_reverse: bool) -> Memory | None:
         """The part of a memory that is read at the next place tracking can be taken up at."""
@@ -67,9 +68,9 @@ class Archive:
             return memory
         step = self._interval
         place = (frame - 1) // step * step if is_reverse else (frame // step + 1) * step
-        moment = Moment(place, is_reverse, self._length)
-        if self._policy.keeps_mask(frame, moment):
+        position = Position(place, is_reverse, self._length)
+        if self._policy.keeps_mask(frame, position):
             return memory
-        if self._policy.keeps_pointer(frame, moment):
+        if self._policy.keeps_pointer(frame, position):
             return Memory(None, memory.pointer)
         return None

@@ -1,18 +1,20 @@
 """What tracking says about one frame.
 
-Masks are made when they are asked for: a result holds low-resolution logits, about 260 KB an
-object at 1024 pixels, or, where an earlier result is shown again, the run-length encoded mask.
+Results hold low-resolution logits where the engine has them, about 260 KB per object at 1024
+pixels. Masks are downloaded, enlarged and encoded when they are asked for.
 
 Shapes: N objects, H and W of the frame, L mask size.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.engines import Buffer, Buffers
+from samgraph.engines.buffers import HOST_BUFFERS
 from samgraph.errors import OptionError, PromptError
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.media.drawing import overlay
@@ -21,36 +23,44 @@ from samgraph.media.image.reading import Rgb
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.geometry import mask_areas, masks_to_boxes
 from samgraph.media.mask.rle import Rle
-from samgraph.predict.video.memory_bank import Floats
-from samgraph.predict.video.object_prompts import Mask, ObjectId
-from samgraph.predict.video.overlaps import without_overlaps
+from samgraph.predict.prompts import Floats, Mask
+from samgraph.predict.video.options import DisplayOptions
+from samgraph.predict.video.prompts import ObjectId
+from samgraph.predict.video.step import Outcome, without_holes
+
+# What a kept result takes beside its mask: a record and its place in a table.
+RECORD_BYTES = 700
+# What the logits of objects that lose a pixel are cut to.
+LOSING_LOGIT = -10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ObjectResult:
-    """One object on one frame: its logits [L, L], or its encoded mask; and its scores."""
+    """One object on one frame: its logits [L, L] and scores [1], or its encoded mask."""
 
     name: ObjectId
-    score: float
-    iou: float
+    score: Buffer
+    iou: Buffer
     is_prompted: bool = False
-    low: Floats | None = None
+    logits: Buffer | None = None
     rle: Rle | None = None
 
+    @classmethod
+    def of(cls, name: ObjectId, outcome: Outcome, *, is_prompted: bool = False) -> "ObjectResult":
+        """The result that shows an outcome."""
+        return cls(name, outcome.score, outcome.iou, is_prompted, outcome.logits)
 
-@dataclass(frozen=True, slots=True)
-class DisplayOptions:
-    """How logits become masks.
+    @property
+    def nbytes(self) -> int:
+        """What it takes to keep it."""
+        logits = 0 if self.logits is None else self.logits.nbytes
+        return RECORD_BYTES + logits + (0 if self.rle is None else len(self.rle["counts"]))
 
-    Args:
-        mask_threshold: The logit above which a pixel belongs to an object.
-        score_threshold: The object score above which an object counts as present.
-        overlaps: Whether a pixel may belong to several objects.
-    """
-
-    mask_threshold: float = 0.0
-    score_threshold: float = 0.0
-    overlaps: bool = True
+    def compact(self) -> "ObjectResult":
+        """The same without logits, where the mask is encoded already."""
+        if self.rle is None or self.logits is None:
+            return self
+        return ObjectResult(self.name, self.score, self.iou, self.is_prompted, None, self.rle)
 
 
 @dataclass(frozen=True)
@@ -70,9 +80,10 @@ class FrameResult:
     object_results: tuple[ObjectResult, ...]
     display: DisplayOptions = field(default_factory=DisplayOptions)
     image: Rgb | None = field(default=None, repr=False)
+    buffers: Buffers = field(default=HOST_BUFFERS, repr=False)
 
     def __repr__(self) -> str:
-        names = ", ".join(f"{one.name!r}" for one in self.object_results)
+        names = ", ".join(f"{obj.name!r}" for obj in self.object_results)
         return f"<frame {self.index}: objects {names or 'none'}>"
 
     def __len__(self) -> int:
@@ -84,27 +95,27 @@ class FrameResult:
     @property
     def objects(self) -> tuple[ObjectId, ...]:
         """The ids of the objects; everything else is in their order."""
-        return tuple(one.name for one in self.object_results)
+        return tuple(obj.name for obj in self.object_results)
 
-    @property
+    @cached_property
     def scores(self) -> Floats:
         """The model's estimate of each mask's quality, 0 to 1: [N]."""
-        return np.array([one.iou for one in self.object_results], np.float32)
+        return self._numbers([obj.iou for obj in self.object_results])
 
-    @property
+    @cached_property
     def object_scores(self) -> Floats:
-        """How sure the model is that each object is to be seen, as logits: [N]."""
-        return np.array([one.score for one in self.object_results], np.float32)
+        """How sure the model is that each object is visible, as logits: [N]."""
+        return self._numbers([obj.score for obj in self.object_results])
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Whether each object is to be seen: [N]."""
+        """Whether each object is visible: [N]."""
         return np.asarray(self.object_scores > self.display.score_threshold)
 
     @property
     def prompted(self) -> NDArray[np.bool_]:
         """Whether each object was prompted on this frame: [N]."""
-        return np.array([one.is_prompted for one in self.object_results], np.bool_)
+        return np.array([obj.is_prompted for obj in self.object_results], np.bool_)
 
     @cached_property
     def masks(self) -> Mask:
@@ -114,21 +125,22 @@ class FrameResult:
             masks[~self.present] = False
             return masks
         masks = np.zeros((len(self), *self.size_hw), np.bool_)
-        for mask, one, is_there in zip(masks, self.object_results, self.present, strict=True):
-            if one.rle is not None:
-                mask[:] = run_lengths.decode(one.rle)
-            elif one.low is not None and is_there:
-                mask[:] = upscale_masks(one.low, self.size_hw, self.display.mask_threshold)
+        for mask, obj, is_there in zip(masks, self.object_results, self.present, strict=True):
+            if obj.rle is not None:
+                mask[:] = run_lengths.decode(obj.rle)
+            elif obj.logits is not None and is_there:
+                low = self._low(obj.logits)
+                mask[:] = upscale_masks(low, self.size_hw, self.display.mask_threshold)
         return masks
 
-    @property
+    @cached_property
     def low_logits(self) -> Floats:
         """The logits as the model gives them: [N, L, L].
 
         Raises:
             OptionError: The frame shows an earlier result, of which only the masks were kept.
         """
-        low = [one.low for one in self.object_results if one.low is not None]
+        low = [self._low(obj.logits) for obj in self.object_results if obj.logits is not None]
         if len(low) < len(self):
             raise OptionError(
                 f"the logits of frame {self.index} were not kept", hint="track(logits=True)"
@@ -156,9 +168,14 @@ class FrameResult:
     @cached_property
     def rles(self) -> tuple[Rle, ...]:
         """The masks, run-length encoded as COCO does."""
-        if self.object_results and all(one.rle is not None for one in self.object_results):
-            return tuple(one.rle for one in self.object_results if one.rle is not None)
-        return tuple(run_lengths.encode_many(self.masks))
+        known = [obj.rle for obj in self.object_results if obj.rle is not None]
+        if len(known) == len(self):
+            return tuple(known)
+        encoded = tuple(run_lengths.encode_many(self.masks))
+        if self.display.overlaps:  # else a mask depends on the objects beside it
+            for obj, rle in zip(self.object_results, encoded, strict=True):
+                obj.rle = rle
+        return encoded
 
     def mask(self, object: ObjectId) -> Mask:
         """The mask of one object: bool [H, W]."""
@@ -173,16 +190,15 @@ class FrameResult:
     def segments(self, numbers: Mapping[ObjectId, int] | None = None) -> SegmentedImage:
         """The frame for the writers of `samgraph.formats`; ids that are text become labels."""
         found = []
-        for place, (one, rle) in enumerate(
-            zip(self.object_results, self.rles, strict=True), start=1
-        ):
-            number = one.name if isinstance(one.name, int) else place
+        coded = zip(self.object_results, self.rles, self.scores, strict=True)
+        for place, (obj, rle, score) in enumerate(coded, start=1):
+            number = obj.name if isinstance(obj.name, int) else place
             found.append(
                 Segment(
                     rle,
-                    label=one.name if isinstance(one.name, str) else None,
-                    score=one.iou,
-                    object_id=numbers[one.name] if numbers else number,
+                    label=obj.name if isinstance(obj.name, str) else None,
+                    score=float(score),
+                    object_id=numbers[obj.name] if numbers else number,
                 )
             )
         return SegmentedImage(f"{self.index:05d}.png", self.size_hw, tuple(found))
@@ -196,3 +212,23 @@ class FrameResult:
             )
         numbers = [name if isinstance(name, int) else i for i, name in enumerate(self.objects, 1)]
         return overlay(under, self.masks, object_ids=numbers)
+
+    def _numbers(self, values: Sequence[Buffer]) -> Floats:
+        if not values:
+            return np.zeros(0, np.float32)
+        return self.buffers.download(self.buffers.concat(values))
+
+    def _low(self, logits: Buffer) -> Floats:
+        return without_holes(self.buffers.download(logits), self.display.fill_holes)
+
+
+def without_overlaps(logits: Floats) -> Floats:
+    """Mask logits [N, ..., H, W] of which at most one per pixel is positive; ties go to the first.
+
+    Where masks overlap, the one with the highest logit keeps the pixel.
+    """
+    if len(logits) < 2:
+        return logits
+    winner = logits.argmax(axis=0)
+    places = np.arange(len(logits)).reshape(-1, *(1,) * (logits.ndim - 1))
+    return np.where(winner == places, logits, np.minimum(logits, np.float32(LOSING_LOGIT)))

@@ -8,85 +8,95 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import CheckpointError
-from samgraph.predict.video.following import Follower
-from samgraph.predict.video.memory_bank import STORED_AS, Memory, Stored
-from samgraph.predict.video.object_prompts import Prompt, checked_object
-from samgraph.predict.video.tracked_object import Run, TrackedObject
-from samgraph.predict.video.tracker import Outcome
+from samgraph.graph.types import numpy_dtype
+from samgraph.predict.prompts import Prompt
+from samgraph.predict.video.bank import STORED_AS, Memory
+from samgraph.predict.video.objects import Run, TrackedObject
+from samgraph.predict.video.prompts import checked_object
+from samgraph.predict.video.session import TrackingSession
+from samgraph.predict.video.step import Outcome
 
 Tensors = Mapping[str, NDArray[Any]]
 
 
-def write_object(one: TrackedObject, at: str, tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def write_object(
+    session: TrackingSession, obj: TrackedObject, at: str, tensors: dict[str, NDArray[Any]]
+) -> dict[str, Any]:
     """Put an object's arrays among the tensors; returns the rest of it."""
-    for store, memories in (("prompted", one.bank.prompted), ("tracked", one.bank.tracked)):
+    download = session.model.buffers.download
+    for store, memories in (("prompted", obj.bank.prompted), ("tracked", obj.bank.tracked)):
         for frame, memory in memories.items():
             if memory.mask is not None:
-                tensors[f"{at}.{store}.{frame}.mask"] = _bits(memory.mask)
-            tensors[f"{at}.{store}.{frame}.pointer"] = memory.pointer
-    for frame, answer in one.answers.items():
-        tensors[f"{at}.answer.{frame}.low"] = answer.low
-        tensors[f"{at}.answer.{frame}.pointer"] = answer.pointer
-    for frame, prompt in one.prompts.items():
-        for name in ("box_xyxy", "points_xy", "labels", "mask"):
-            array = getattr(prompt, name)
-            if array is not None:
-                tensors[f"{at}.prompt.{frame}.{name}"] = array
-    passed = np.array(list(one.tracked.items()), np.int64).reshape(-1, 2)
+                tensors[f"{at}.{store}.{frame}.mask"] = _bits(download(memory.mask.buffer)[0])
+            tensors[f"{at}.{store}.{frame}.pointer"] = download(memory.pointer.buffer)[0]
+    answers = {}
+    for frame, answer in obj.answers.items():
+        tensors[f"{at}.answer.{frame}.logits"] = download(answer.logits)
+        tensors[f"{at}.answer.{frame}.pointer"] = download(answer.pointer)
+        answers[frame] = [float(download(answer.score)[0]), float(download(answer.iou)[0])]
+    for frame, prompt in obj.prompts.items():
+        tensors[f"{at}.prompt.{frame}.points"] = prompt.points
+        tensors[f"{at}.prompt.{frame}.labels"] = prompt.labels
+        if prompt.mask is not None:
+            tensors[f"{at}.prompt.{frame}.mask"] = prompt.mask
+    passed = np.array(list(obj.tracked.items()), np.int64).reshape(-1, 2)
     tensors[f"{at}.passed"] = passed
     return {
-        "name": one.name,
-        "prompted": list(one.bank.prompted),
-        "tracked": list(one.bank.tracked),
-        "answers": {frame: [float(a.score), float(a.iou)] for frame, a in one.answers.items()},
-        "prompts": list(one.prompts),
-        "waiting": list(one.waiting),
-        "runs": {str(int(way)): [run.first, run.last] for way, run in one.runs.items()},
+        "name": obj.name,
+        "prompted": list(obj.bank.prompted),
+        "tracked": list(obj.bank.tracked),
+        "answers": answers,
+        "prompts": list(obj.prompts),
+        "waiting": list(obj.waiting),
+        "runs": {str(int(way)): [run.first, run.last] for way, run in obj.runs.items()},
     }
 
 
 def read_object(
-    follower: Follower, described: dict[str, Any], at: str, tensors: Tensors
+    session: TrackingSession, described: dict[str, Any], at: str, tensors: Tensors
 ) -> TrackedObject:
-    """An object as it was."""
-    one = follower.new_object(checked_object(described["name"]))
-    config = follower.tracker.config
-    for store, memories in (("prompted", one.bank.prompted), ("tracked", one.bank.tracked)):
+    """An object as it was, its memory where the session computes."""
+    obj = session.new_object(checked_object(described["name"]))
+    layout, side = session.model.memory_layout, session.model.config.mask_size
+    upload = session.model.buffers.upload
+    for store, memories in (("prompted", obj.bank.prompted), ("tracked", obj.bank.tracked)):
         for frame in map(int, described[store]):
-            place = f"{at}.{store}.{frame}"
-            pointer = _shaped(tensors[f"{place}.pointer"], (config.channels,))
-            mask = tensors.get(f"{place}.mask")
+            key = f"{at}.{store}.{frame}"
+            pointer = _shaped(tensors[f"{key}.pointer"], (layout.pointer_channels,))
+            mask = tensors.get(f"{key}.mask")
+            page = None
             if mask is not None:
-                shape = (config.grid**2, config.memory_channels)
-                mask = _stored(_shaped(mask, shape), follower.tracker.memory_precision)
-            memories[frame] = Memory(mask, pointer)
+                shaped = _shaped(mask, (layout.tokens, layout.channels))
+                stored = _stored(shaped, session.options.memory_precision)
+                page = session.pool.masks.store(upload(stored[None]))[0]
+            memories[frame] = Memory(page, session.pool.pointers.store(upload(pointer[None]))[0])
     for frame, (score, iou) in described["answers"].items():
-        place = f"{at}.answer.{frame}"
-        low = _shaped(tensors[f"{place}.low"], (config.mask_size, config.mask_size))
-        pointer = _shaped(tensors[f"{place}.pointer"], (config.channels,))
-        one.answers[int(frame)] = Outcome(low, float(score), float(iou), pointer)
-    for frame in map(int, described["prompts"]):
-        one.prompts[frame] = Prompt(
-            *(
-                tensors.get(f"{at}.prompt.{frame}.{name}")
-                for name in ("box_xyxy", "points_xy", "labels", "mask")
-            )
+        key = f"{at}.answer.{frame}"
+        obj.answers[int(frame)] = Outcome(
+            upload(_shaped(tensors[f"{key}.logits"], (side, side))),
+            upload(np.array([score], np.float32)),
+            upload(np.array([iou], np.float32)),
+            upload(_shaped(tensors[f"{key}.pointer"], (layout.pointer_channels,))),
         )
-    one.waiting.update(dict.fromkeys(map(int, described["waiting"])))
-    one.tracked.update({int(f): bool(way) for f, way in tensors[f"{at}.passed"].tolist()})
+    for frame in map(int, described["prompts"]):
+        key = f"{at}.prompt.{frame}"
+        points, labels = tensors[f"{key}.points"], tensors[f"{key}.labels"]
+        obj.prompts[frame] = Prompt(points, labels, mask=tensors.get(f"{key}.mask"))
+    obj.waiting.update(dict.fromkeys(map(int, described["waiting"])))
+    obj.tracked.update({int(f): bool(way) for f, way in tensors[f"{at}.passed"].tolist()})
     for way, (first, last) in described["runs"].items():
-        one.runs[way == "1"] = Run(int(first), int(last))
-    return one
+        obj.runs[way == "1"] = Run(int(first), int(last))
+    return obj
 
 
-def _bits(mask: Stored) -> NDArray[Any]:
+def _bits(mask: NDArray[Any]) -> NDArray[Any]:
     return mask.view(np.uint16) if mask.dtype == ml_dtypes.bfloat16 else mask
 
 
-def _stored(mask: NDArray[Any], precision: str) -> Stored:
+def _stored(mask: NDArray[Any], precision: str) -> NDArray[Any]:
     """A memory in the precision of the session that goes on."""
-    values = mask.view(STORED_AS["bf16"]) if mask.dtype == np.uint16 else mask
-    return values.astype(STORED_AS[precision])
+    values = mask.view(ml_dtypes.bfloat16) if mask.dtype == np.uint16 else mask
+    return values.astype(numpy_dtype(STORED_AS[precision]))
 
 
 def _shaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -9,31 +9,29 @@ Saved is all that later results depend on: prompts and what came of them, and wh
 of each object. Masks that were tracked are not; nor are caches.
 """
 
-import inspect
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samgraph import checkpoint
 from samgraph.errors import CheckpointError, OptionError, SamgraphError
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import fingerprint
-from samgraph.predict.video.memory_bank import ReferencePolicy
+from samgraph.predict.video.options import TrackOptions, VideoOptions, read_options
+from samgraph.predict.video.policy import ReferencePolicy
+from samgraph.predict.video.session import TrackingSession
 from samgraph.predict.video.session_objects import Tensors, read_object, write_object
 from samgraph.predict.video.stream import Stream, open_stream
 from samgraph.predict.video.video import Video, open_video
 
-if TYPE_CHECKING:
-    from samgraph.predict.video.following import Follower
-
 KEY = "samgraph.session"
-VERSION = 1
+VERSION = 2
 FRAME = "stream.frame"
 
 
@@ -49,17 +47,17 @@ def save_video(video: Video, path: str | os.PathLike[str]) -> None:
         "frames": video.source.length,
         "is_going_back": video.is_going_back,
     }
-    _write(path, record, video.follower, {})
+    _write(path, record, video, {})
 
 
 def save_stream(stream: Stream, path: str | os.PathLike[str]) -> None:
     """Write the session of a stream, with its current frame, which may still be prompted."""
     image = stream.current_image
     tensors = {} if image is None else {FRAME: image}
-    _write(path, _record("stream", stream), stream.follower, tensors)
+    _write(path, _record("stream", stream), stream, tensors)
 
 
-def resume(core: Sam2Model, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
+def resume(core: SegmentationModel, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
     """A session that was saved, to go on with.
 
     Args:
@@ -81,7 +79,7 @@ def resume(core: Sam2Model, path: str | os.PathLike[str], **options: Any) -> Vid
         if record["kind"] == "stream":
             stream = open_stream(core, **given)
             stream.restore(int(record["position"]), tensors.get(FRAME))
-            _restore(stream.follower, record, tensors)
+            _restore(stream, record, tensors)
             return stream
         source = given.pop("source", record["source"])
         if source is None:
@@ -99,11 +97,11 @@ def restore_video(video: Video, path: str | os.PathLike[str]) -> None:
     """
     name = os.fspath(path)
     with _damage_named(name):
-        record, tensors = _read(video.follower.tracker.core, name)
+        record, tensors = _read(video.model, name)
         _restore_video(video, record, tensors, name)
 
 
-def _read(core: Sam2Model, name: str) -> tuple[dict[str, Any], Tensors]:
+def _read(core: SegmentationModel, name: str) -> tuple[dict[str, Any], Tensors]:
     """The record of a session that this model made, and its tensors."""
     found = checkpoint.read(name)
     record = _checked_record(found.metadata, name)
@@ -126,22 +124,22 @@ def _restore_video(video: Video, record: dict[str, Any], tensors: Tensors, name:
             expected=f"{width} x {height}, {record['frames']} frames",
         )
     position, is_going_back = int(record["position"]), bool(record["is_going_back"])
-    _restore(video.follower, record, tensors)
+    _restore(video, record, tensors)
     video.position, video.is_going_back = position, is_going_back
 
 
 def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
     """What a session is, apart from its objects."""
-    follower = session.follower
-    policy = follower.policy
+    policy = session.policy
     return {
         "version": VERSION,
         "kind": kind,
-        "config": follower.tracker.config.name,
-        "model": fingerprint(follower.tracker.core),
+        "config": session.model.config.name,
+        "model": fingerprint(session.model),
         "position": session.position,
-        "length": follower.length,
-        "tracker": follower.tracker.settings,
+        "length": session.length,
+        "memory_precision": session.options.memory_precision,
+        "objects_at_once": session.options.objects_at_once,
         "display": asdict(session.display),
         "policy": asdict(policy) if isinstance(policy, ReferencePolicy) else None,
     }
@@ -150,24 +148,24 @@ def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
 def _write(
     path: str | os.PathLike[str],
     record: dict[str, Any],
-    follower: "Follower",
+    session: TrackingSession,
     tensors: dict[str, NDArray[Any]],
 ) -> None:
     record["objects"] = [
-        write_object(one, f"object.{place}", tensors)
-        for place, one in enumerate(follower.objects.values())
+        write_object(session, obj, f"object.{place}", tensors)
+        for place, obj in enumerate(session.states.values())
     ]
     if not tensors:
         tensors["empty"] = np.zeros(1, np.uint8)
     checkpoint.save(path, tensors, precision="fp32", metadata={KEY: json.dumps(record)})
 
 
-def _restore(follower: "Follower", record: dict[str, Any], tensors: Tensors) -> None:
+def _restore(session: TrackingSession, record: dict[str, Any], tensors: Tensors) -> None:
     found = [
-        read_object(follower, described, f"object.{place}", tensors)
+        read_object(session, described, f"object.{place}", tensors)
         for place, described in enumerate(record["objects"])
     ]
-    follower.objects.update({one.name: one for one in found})
+    session.states.update({obj.name: obj for obj in found})
 
 
 def _checked_record(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -186,7 +184,11 @@ def _checked_record(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
 
 def _options(record: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """How the session was opened."""
-    given = {**record["tracker"], **record["display"]}
+    given = {
+        "memory_precision": record["memory_precision"],
+        "objects_at_once": record["objects_at_once"],
+        **record["display"],
+    }
     if record["length"] is not None:
         given["length"] = int(record["length"])
     if record["policy"] is not None:
@@ -198,11 +200,8 @@ def _options(record: dict[str, Any], options: Mapping[str, Any]) -> dict[str, An
 
 def _check_names(kind: str, options: Mapping[str, Any]) -> None:
     """Refuse options that such a session does not have."""
-    opener = open_video if kind == "video" else open_stream
-    known = [name for name in inspect.signature(opener).parameters if name != "core"]
-    for name in options:
-        if name not in known:
-            raise OptionError(f"a {kind} has no option `{name}`", expected=", ".join(known))
+    options = {name: value for name, value in options.items() if name != "source"}
+    read_options(VideoOptions if kind == "video" else TrackOptions, options, kind)
 
 
 @contextmanager

@@ -17,46 +17,27 @@ A stream keeps: the current frame, encoded; for each object its prompted frames,
 import os
 import time as clock
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from samgraph.errors import ImageError, PromptError, VideoError
 from samgraph.media.image.opening import ImageSource
 from samgraph.media.image.reading import Rgb, read_image
-from samgraph.models.sam2.model import Sam2Model
-from samgraph.predict.video.following import Follower
-from samgraph.predict.video.frame_feed import ReadyFrame, prepare
+from samgraph.models.family import Features, SegmentationModel
+from samgraph.predict.video.feed import ReadyFrame, prepare
 from samgraph.predict.video.latency import Latency, Stopwatch
-from samgraph.predict.video.memory_bank import MemoryPolicy, MemoryPrecision, ReferencePolicy
-from samgraph.predict.video.object_prompts import ObjectId, checked_object, checked_prompt
-from samgraph.predict.video.result import DisplayOptions, FrameResult, ObjectResult
-from samgraph.predict.video.tracker import Features, Tracker
-
-if TYPE_CHECKING:
-    from samgraph.predict.video.video import Video
+from samgraph.predict.video.options import TrackOptions, read_options
+from samgraph.predict.video.prompts import ObjectId, checked_object, video_prompt
+from samgraph.predict.video.result import FrameResult, ObjectResult
+from samgraph.predict.video.session import TrackingSession
 
 
-class Stream:
+class Stream(TrackingSession):
     """Frames one at a time, with objects to be tracked. Made by `model.stream`."""
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        policy: MemoryPolicy,
-        display: DisplayOptions,
-        length: int | None = None,
-    ) -> None:
-        self.display = display
-        self.follower = Follower(
-            tracker,
-            policy,
-            length,
-            features=self._features,
-            peek=lambda _: None,
-            turns_back=False,
-        )
-        self.position = 0
+    def __init__(self, model: SegmentationModel, options: TrackOptions) -> None:
+        super().__init__(model, options, options.length, turns_back=False)
         self._ready: ReadyFrame | None = None
         self._encoded: Features | None = None
         self._time: float | None = None
@@ -66,9 +47,9 @@ class Stream:
         return f"<stream: {self.position} frames so far, {len(self.objects)} objects>"
 
     @property
-    def objects(self) -> tuple[ObjectId, ...]:
-        """The ids of the objects, in the order they were added."""
-        return tuple(self.follower.objects)
+    def next_frame(self) -> int:
+        """The index of the next frame."""
+        return self.position
 
     @property
     def latency(self) -> Latency:
@@ -92,18 +73,20 @@ class Stream:
                 got=error.got,
                 expected=error.expected,
             ) from error
-        self.follower.settle()
-        self._ready = prepare(image, self.follower.tracker.config.image_size)
+        self.settle()
+        self._ready = prepare(image, self.model.preprocessing)
         self._encoded, self._time = None, time
         index, self.position = self.position, self.position + 1
-        moving = list(self.follower.objects.values())
-        seen: dict[ObjectId, ObjectResult] = {}
+        moving = list(self.states.values())
+        results: dict[ObjectId, ObjectResult] = {}
+        for obj in moving:
+            obj.enter(index, False)
         if moving:
-            seen = self.follower.follow(index, False, moving, self._features(index))
-        for one in moving:
-            one.forget_past(index)
+            results = self._track(index, False, moving, self._features(index))
+        for obj in moving:
+            obj.forget_past(index)
         self._watch.add(clock.perf_counter() - started)
-        return self._result(seen)
+        return self._result(results)
 
     def add(
         self,
@@ -122,24 +105,20 @@ class Stream:
         """
         name = checked_object(object)
         size_hw = self._current.image.shape[:2]
-        given = checked_prompt(
+        given = video_prompt(
             (size_hw[0], size_hw[1]), points=points, labels=labels, box=box, mask=mask
         )
         index = self.position - 1
-        self.follower.prompt(name, index, given, (size_hw[0], size_hw[1]), replace=replace)
-        return self._result(self.follower.answers_on(index))
-
-    def remove(self, object: ObjectId) -> None:
-        """Forget an object."""
-        self.follower.remove(object)
+        self._prompt(name, index, given, (size_hw[0], size_hw[1]), replace=replace)
+        return self._result(self._prompted_on(index))
 
     def clear(self, *, object: ObjectId) -> None:
         """Take back the prompts of an object on the current frame."""
-        self.follower.take_back(object, self.position - 1)
+        self._take_back(object, self.position - 1)
 
     def reset(self) -> None:
         """Forget all objects and frames."""
-        self.follower.objects.clear()
+        self.states.clear()
         self.position = 0
         self._ready = self._encoded = None
 
@@ -154,12 +133,6 @@ class Stream:
             source = camera_frames(source)
         for frame in source:
             yield self.step(frame)
-
-    def remember(self, other: "Video | Stream", objects: Iterable[ObjectId] | None = None) -> None:
-        """Look for the objects of another video or stream from the next frame on."""
-        from samgraph.predict.video.carrying import carry
-
-        carry(other.follower, self.follower, objects, before=self.position)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the session to a `.safetensors` file; `model.resume` reads it back."""
@@ -176,7 +149,7 @@ class Stream:
         """Be where a saved stream was; what it knew of objects is restored apart."""
         self.position = position
         if image is not None:
-            self._ready = prepare(image, self.follower.tracker.config.image_size)
+            self._ready = prepare(image, self.model.preprocessing)
 
     @property
     def _current(self) -> ReadyFrame:
@@ -191,40 +164,31 @@ class Stream:
         if index != self.position - 1:
             raise PromptError(f"frame {index} of the stream has passed")
         if self._encoded is None:
-            self._encoded = self.follower.tracker.encode(self._current.pixels)
+            self._encoded = self.model.encode(self._current.pixels[None])
         return self._encoded
 
-    def _result(self, seen: dict[ObjectId, ObjectResult]) -> FrameResult:
+    def _known_features(self, frame: int) -> Features | None:
+        return None
+
+    def _result(self, results: dict[ObjectId, ObjectResult]) -> FrameResult:
         image: Rgb = self._current.image
-        size_hw = (image.shape[0], image.shape[1])
-        found = tuple(seen.values())
-        return FrameResult(self.position - 1, self._time, size_hw, found, self.display, image)
+        return FrameResult(
+            self.position - 1,
+            self._time,
+            (image.shape[0], image.shape[1]),
+            tuple(results.values()),
+            self.display,
+            image,
+            self.model.buffers,
+        )
 
 
-def open_stream(
-    core: Sam2Model,
-    *,
-    memory_precision: MemoryPrecision = "bf16",
-    policy: MemoryPolicy | None = None,
-    max_prompted: int | None = None,
-    stride: int = 1,
-    fill_holes: int = 0,
-    overlaps: bool = True,
-    mask_threshold: float = 0.0,
-    score_threshold: float = 0.0,
-    length: int | None = None,
-    objects_at_once: int = 4,
-) -> Stream:
-    """A stream of frames to track objects through; arguments are those of `open_video`.
+def open_stream(model: SegmentationModel, **options: Any) -> Stream:
+    """A stream of frames to track objects through; options are those of `TrackOptions`.
 
     `length` is the number of frames that will come, where that is known.
+
+    Raises:
+        OptionError: There is no such option, or its value makes no sense.
     """
-    tracker = Tracker(
-        core,
-        memory_precision=memory_precision,
-        fill_holes=fill_holes,
-        objects_at_once=objects_at_once,
-    )
-    chosen = policy or ReferencePolicy.of(core.config, max_prompted=max_prompted, stride=stride)
-    display = DisplayOptions(mask_threshold, score_threshold, overlaps)
-    return Stream(tracker, chosen, display, length)
+    return Stream(model, read_options(TrackOptions, options, "stream"))

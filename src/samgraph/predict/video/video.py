@@ -18,62 +18,36 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
 from samgraph.errors import OptionError, PromptError
 from samgraph.media.image.reading import Rgb
 from samgraph.media.video.frames import FrameSource, open_frames
-from samgraph.media.video.source import Damage, OnDamage
-from samgraph.models.sam2.model import Sam2Model
-from samgraph.predict.video.following import Follower
-from samgraph.predict.video.frame_feed import MEGABYTE, EncodedFrames, FrameFeed, feeding
-from samgraph.predict.video.memory_bank import MemoryPolicy, MemoryPrecision, ReferencePolicy
-from samgraph.predict.video.object_prompts import (
-    ObjectId,
-    checked_frame,
-    checked_object,
-    checked_prompt,
-)
-from samgraph.predict.video.result import DisplayOptions, FrameResult, ObjectResult
-from samgraph.predict.video.tracked_object import TrackedObject, encoded
-from samgraph.predict.video.tracker import Tracker
-
-if TYPE_CHECKING:
-    from samgraph.predict.video.stream import Stream
+from samgraph.media.video.source import Damage
+from samgraph.models.family import Features, SegmentationModel
+from samgraph.predict.video.feed import MEGABYTE, EncodedFrames, FrameFeed, feeding
+from samgraph.predict.video.objects import TrackedObject
+from samgraph.predict.video.options import VideoOptions, read_options
+from samgraph.predict.video.prompts import ObjectId, checked_frame, checked_object, video_prompt
+from samgraph.predict.video.result import FrameResult, ObjectResult
+from samgraph.predict.video.session import TrackingSession
 
 
-class Video:
+class Video(TrackingSession):
     """A video with objects to be tracked. Made by `model.video`."""
 
     def __init__(
-        self,
-        source: FrameSource,
-        tracker: Tracker,
-        policy: MemoryPolicy,
-        display: DisplayOptions,
-        *,
-        length: int | None = None,
-        cache_mb: float = 128,
-        results_mb: float = 16,
-        archive_mb: float = 24,
+        self, source: FrameSource, model: SegmentationModel, options: VideoOptions
     ) -> None:
-        if min(results_mb, archive_mb) < 0:
-            raise OptionError("a store has no negative size", got=f"{results_mb}, {archive_mb} MB")
-        self.source, self.display = source, display
-        self.encoded = EncodedFrames(source, tracker, cache_mb)
-        self.follower = Follower(
-            tracker,
-            policy,
-            source.length if length is None else length,
-            features=self.encoded,
-            peek=self.encoded.get,
-            archive_bytes=archive_mb * MEGABYTE,
-        )
-        self.position, self.is_going_back = 0, False
+        length = source.length if options.length is None else options.length
+        archive = options.archive_mb * MEGABYTE
+        super().__init__(model, options, length, archive_bytes=archive)
+        self.source, self.is_going_back = source, False
+        self.encoded = EncodedFrames(source, model, options.cache_mb)
         self.origin: str | None = None
-        self._results_bytes = results_mb * MEGABYTE
+        self._results_bytes = options.results_mb * MEGABYTE
 
     def __repr__(self) -> str:
         frames = "frames" if self.length is None else f"{self.length} frames"
@@ -89,16 +63,6 @@ class Video:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    @property
-    def objects(self) -> tuple[ObjectId, ...]:
-        """The ids of the objects, in the order they were added."""
-        return tuple(self.follower.objects)
-
-    @property
-    def length(self) -> int | None:
-        """The number of frames, as far as it was known at the start."""
-        return self.follower.length
 
     @property
     def size_hw(self) -> tuple[int, int]:
@@ -140,13 +104,9 @@ class Video:
             PromptError: The prompt makes no sense on this video.
         """
         name, frame = checked_object(object), self._checked_frame(frame)
-        given = checked_prompt(self.size_hw, points=points, labels=labels, box=box, mask=mask)
-        self.follower.prompt(name, frame, given, self.size_hw, replace=replace)
-        return self._result(frame, self.follower.answers_on(frame))
-
-    def remove(self, object: ObjectId) -> None:
-        """Forget an object."""
-        self.follower.remove(object)
+        given = video_prompt(self.size_hw, points=points, labels=labels, box=box, mask=mask)
+        self._prompt(name, frame, given, self.size_hw, replace=replace)
+        return self._result(frame, self._prompted_on(frame))
 
     def clear(self, *, frame: int | None = None, object: ObjectId | None = None) -> None:
         """Take back the prompts on a frame, of an object, or of an object on a frame.
@@ -155,15 +115,15 @@ class Video:
         """
         if frame is None and object is None:
             raise OptionError("say what to clear", expected="frame, object or both; else `reset()`")
-        places = None if frame is None else [self._checked_frame(frame)]
+        indices = None if frame is None else [self._checked_frame(frame)]
         for name in self.objects if object is None else [object]:
-            prompts = self.follower.known(name).prompts
-            for place in list(prompts) if places is None else places:
-                self.follower.take_back(name, place)
+            prompts = self.state(name).prompts
+            for index in list(prompts) if indices is None else indices:
+                self._take_back(name, index)
 
     def reset(self) -> None:
         """Forget all objects; encoded frames stay."""
-        self.follower.objects.clear()
+        self.states.clear()
         self.position, self.is_going_back = 0, False
 
     def track(
@@ -215,21 +175,11 @@ class Video:
 
     def first_frame(self, reverse: bool = False) -> int:
         """Where `track` starts: at the first prompted frame, or the last where the way is back."""
-        ones = self.follower.objects.values()
-        frames = [frame for one in ones for frame in one.answers]
+        frames = [frame for obj in self.states.values() for frame in obj.answers]
         if reverse:
             known = self.source.length
             return max(frames) if frames else (known or 1) - 1
         return min(frames, default=0)
-
-    def remember(self, other: "Video | Stream", objects: Iterable[ObjectId] | None = None) -> None:
-        """Look for the objects of another video or stream in this one.
-
-        What is remembered of its prompted frames is taken over, as frames before frame 0.
-        """
-        from samgraph.predict.video.carrying import carry
-
-        carry(other.follower, self.follower, objects)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the session to a `.safetensors` file; `model.resume` reads it back."""
@@ -249,12 +199,12 @@ class Video:
         last = self._last(end, is_reverse)
         back = -1 if is_reverse else 1
         frames: Iterable[int] = count(begin) if last is None else range(begin, last + back, back)
-        size = self.follower.tracker.config.image_size
-        with feeding(self.source, size, last=last, is_reverse=is_reverse) as feed:
+        how = self.model.preprocessing
+        with feeding(self.source, how, last=last, is_reverse=is_reverse) as feed:
             for frame in frames:
-                if not self.objects:
+                if not self.states:
                     return
-                self.follower.settle()
+                self.settle()
                 try:
                     result = self._step(frame, is_reverse, feed, logits, images)
                 except EOFError:
@@ -267,56 +217,62 @@ class Video:
         self, frame: int, is_reverse: bool, feed: FrameFeed, logits: bool, images: bool
     ) -> FrameResult | None:
         """All objects on one frame; None where the frame is missing."""
-        seen, moving = self._known_on(frame, is_reverse, logits)
+        results, moving = self._known_on(frame, is_reverse, logits)
         features = self.encoded.get(frame) if moving else None
         image = None
         if images or (moving and features is None):
             ready = feed.get(frame)
             if ready is None:
-                self.follower.enter(frame, is_reverse, is_missing=True)
+                for obj in self.states.values():
+                    obj.enter(frame, is_reverse, is_missing=True)
                 return None
-            image = ready.image
+            image = ready.image if images else None
             if moving and features is None:
                 features = self.encoded.put(frame, ready)
+        runs = [obj.enter(frame, is_reverse) for obj in self.states.values()]
         if features is not None:
-            seen |= self.follower.follow(frame, is_reverse, moving, features)
-        self.follower.enter(frame, is_reverse)
-        ordered = {name: seen[name] for name in self.objects}
-        result = self._result(frame, ordered, image if images else None)
-        self._keep(result, is_reverse)
-        return result
+            results |= self._track(frame, is_reverse, moving, features)
+        share = self._results_bytes / len(self.states)
+        if share and self.display.overlaps:
+            for name, run in zip(self.states, runs, strict=True):
+                if not results[name].is_prompted:
+                    run.keep(frame, results[name], share)
+        return self._result(frame, {name: results[name] for name in self.states}, image)
 
     def _known_on(
         self, frame: int, is_reverse: bool, logits: bool
     ) -> tuple[dict[ObjectId, ObjectResult], list[TrackedObject]]:
         """What need not be computed, and the objects that must be."""
-        seen = self.follower.answers_on(frame)
+        results = self._prompted_on(frame)
         moving = []
-        for name, one in self.follower.objects.items():
-            if name in seen:
+        for name, obj in self.states.items():
+            if name in results:
                 continue
-            shown = None if logits or not self.display.overlaps else one.shown(frame, is_reverse)
-            if shown is None:
-                moving.append(one)
+            kept = obj.kept(frame, is_reverse) if self.display.overlaps else None
+            if kept is None or (logits and kept.logits is None):
+                moving.append(obj)
             else:
-                seen[name] = shown
-        return seen, moving
+                results[name] = kept
+        return results, moving
 
-    def _keep(self, result: FrameResult, is_reverse: bool) -> None:
-        """Keep the encoded masks, to show them again."""
-        most = self._results_bytes / len(self.objects)
-        if not most or not self.display.overlaps:
-            return
-        for one, rle in zip(result.object_results, result.rles, strict=True):
-            if not one.is_prompted:
-                kept = encoded(one, rle)
-                self.follower.objects[one.name].keep_shown(result.index, is_reverse, kept, most)
+    def _features(self, frame: int) -> Features:
+        return self.encoded(frame)
+
+    def _known_features(self, frame: int) -> Features | None:
+        return self.encoded.get(frame)
 
     def _result(
-        self, frame: int, seen: dict[ObjectId, ObjectResult], image: Rgb | None = None
+        self, frame: int, results: dict[ObjectId, ObjectResult], image: Rgb | None = None
     ) -> FrameResult:
-        time = self.source.time(frame)
-        return FrameResult(frame, time, self.size_hw, tuple(seen.values()), self.display, image)
+        return FrameResult(
+            frame,
+            self.source.time(frame),
+            self.size_hw,
+            tuple(results.values()),
+            self.display,
+            image,
+            self.model.buffers,
+        )
 
     def _last(self, end: int | None, is_reverse: bool) -> int | None:
         """The last frame of a run, as far as that is known."""
@@ -331,70 +287,27 @@ class Video:
         return checked_frame(frame, self.source.length)
 
 
-def open_video(
-    core: Sam2Model,
-    source: Any,
-    *,
-    memory_precision: MemoryPrecision = "bf16",
-    policy: MemoryPolicy | None = None,
-    max_prompted: int | None = None,
-    stride: int = 1,
-    fill_holes: int = 0,
-    overlaps: bool = True,
-    mask_threshold: float = 0.0,
-    score_threshold: float = 0.0,
-    length: int | None = None,
-    on_damage: OnDamage = "error",
-    objects_at_once: int = 4,
-    cache_mb: float = 128,
-    results_mb: float = 16,
-    archive_mb: float = 24,
-    cache_frames: int | None = None,
-    max_pixels: int | None = None,
-) -> Video:
-    """A video to track objects through.
+def open_video(model: SegmentationModel, source: Any, **options: Any) -> Video:
+    """A video to track objects through; options are those of `VideoOptions`.
 
     Args:
-        core: The model.
+        model: The model.
         source: A video file, a folder of images, a list, an array [F, H, W, 3], or an iterator.
-        memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
-        policy: What frames read of memory; that of SAM 2 if omitted.
-        max_prompted: The most prompted frames a frame reads, the nearest; all if omitted.
-        stride: Remember every n-th frame, and the last.
-        fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
-        overlaps: Whether a pixel may belong to several objects.
-        mask_threshold: The logit above which a pixel belongs to an object.
-        score_threshold: The object score above which an object counts as present.
-        length: The number of frames, where the source does not know it: pointers are dated with
-            min(length, 16) frames as the unit; without it, 16.
-        on_damage: Raise an error at a frame that cannot be read, or skip it.
-        objects_at_once: The most objects in one run of a graph.
-        cache_mb: Megabytes of encoded frames to keep (16 a frame at 1024 pixels).
-        results_mb: Megabytes of results to keep, to show them again.
-        archive_mb: Megabytes of older memories, so that corrections far back are quick.
-        cache_frames: Decoded frames to keep; see `samgraph.media.video.frames.open_frames`.
-        max_pixels: The most pixels a frame may have.
+        **options: Fields of `VideoOptions`.
+
+    Raises:
+        VideoError: The source cannot be read.
+        OptionError: There is no such option, or its value makes no sense.
     """
-    tracker = Tracker(
-        core,
-        memory_precision=memory_precision,
-        fill_holes=fill_holes,
-        objects_at_once=objects_at_once,
-    )
-    chosen = policy or ReferencePolicy.of(core.config, max_prompted=max_prompted, stride=stride)
+    chosen = read_options(VideoOptions, options, "video")
+    chosen.policy_for(model)  # whose options are checked before the source is opened
     frames = open_frames(
-        source, on_damage=on_damage, cache_frames=cache_frames, max_pixels=max_pixels
+        source,
+        on_damage=chosen.on_damage,
+        cache_frames=chosen.cache_frames,
+        max_pixels=chosen.max_pixels,
     )
-    video = Video(
-        frames,
-        tracker,
-        chosen,
-        DisplayOptions(mask_threshold, score_threshold, overlaps),
-        length=length,
-        cache_mb=cache_mb,
-        results_mb=results_mb,
-        archive_mb=archive_mb,
-    )
+    video = Video(frames, model, chosen)
     if isinstance(source, str | os.PathLike):
         video.origin = os.path.abspath(source)
     return video

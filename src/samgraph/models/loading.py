@@ -10,15 +10,14 @@ from samgraph.checkpoint import Checkpoint
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
 from samgraph.errors import CheckpointError, OptionError
 from samgraph.graph import Graph
-from samgraph.models.sam2.config import CONFIGS, Sam2Config, find_config, from_json
-from samgraph.models.sam2.graphs import TRACES, UNREAD, weight_shapes
-from samgraph.models.sam2.model import Sam2Model
+from samgraph.models import families
+from samgraph.models.family import Family, ModelConfig, SegmentationModel
 from samgraph.runtime import CompileOptions
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
-ConfigLike = str | Sam2Config | Mapping[str, Any]
+ConfigLike = str | ModelConfig | Mapping[str, Any]
 
-_CONFIG_KEY = "samgraph.config"
+_CONFIG_KEY, _FAMILY_KEY = "samgraph.config", "samgraph.family"
 _SUFFIXES = (".pt", ".pth", ".safetensors", ".bin", ".ckpt")
 
 
@@ -33,7 +32,7 @@ def load_model(
     image_size: int | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
-) -> Sam2Model:
+) -> SegmentationModel:
     """A model from a name, a checkpoint file, or a mapping of arrays.
 
     The config is recognised; give it only for models that have no name here. `options` sets
@@ -42,20 +41,43 @@ def load_model(
     if options is None:
         options = CompileOptions(engine=engine, precision=precision, threads=threads)  # type: ignore[arg-type]  # checked there
     found = read_source(source, mirror=mirror)
-    chosen = recognise(found) if config is None else find_config(config)
+    family, chosen = recognise(found) if config is None else find_config(config)
     if image_size is not None:
         chosen = chosen.at_size(image_size)
     traced: dict[str, Graph] = {}
     if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
-        traced = {name: trace(chosen) for name, trace in TRACES.items()}
-        _check(found, chosen, traced)
+        traced = {name: trace(chosen) for name, trace in family.traces.items()}
+        _check(found, family, chosen, traced)
     weights = checkpoint.as_float32(found).tensors
-    return Sam2Model(chosen, weights, device=device, options=options, traced=traced)
+    return family.build(chosen, weights, device=device, options=options, traced=traced)
 
 
-def save_model(model: Sam2Model, path: str | os.PathLike[str], precision: str = "fp32") -> None:
+def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
+    """The family and config that a name, a config, or a mapping of fields stands for.
+
+    A mapping may name its family under `family`; without, it is the first one.
+    """
+    known = families()
+    if isinstance(wanted, Mapping):
+        fields = dict(wanted)
+        name = fields.pop("family", known[0].name)
+        chosen = next((family for family in known if family.name == name), None)
+        if chosen is None:
+            names = ", ".join(family.name for family in known)
+            raise OptionError(f"there is no model family `{name}`", expected=names)
+        return chosen, chosen.find_config(fields)
+    for family in known:
+        own = {**family.configs, **family.named}
+        if wanted in own or any(type(wanted) is type(config) for config in own.values()):
+            return family, family.find_config(wanted)
+    return known[0], known[0].find_config(wanted)  # which says what there is
+
+
+def save_model(
+    model: SegmentationModel, path: str | os.PathLike[str], precision: str = "fp32"
+) -> None:
     """Write a `.safetensors` file that `load_model` reads back, config included."""
-    metadata = {_CONFIG_KEY: model.config.to_json(), "format": "pt"}
+    metadata = {_CONFIG_KEY: model.config.to_json(), _FAMILY_KEY: model.family, "format": "pt"}
     checkpoint.save(path, model.checkpoint(), precision=precision, metadata=metadata)  # type: ignore[arg-type]  # checked there
 
 
@@ -80,49 +102,43 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
     return checkpoint.with_meta_names(checkpoint.read(path))
 
 
-def recognise(found: Checkpoint) -> Sam2Config:
-    """The config of a checkpoint: written in it, or told by its names and shapes."""
-    written = found.metadata.get(_CONFIG_KEY)
+def recognise(found: Checkpoint) -> tuple[Family, Any]:
+    """The family and config of a checkpoint: written in it, or told by its names and shapes."""
+    written, known = found.metadata.get(_CONFIG_KEY), families()
     if written is not None:
+        name = found.metadata.get(_FAMILY_KEY, known[0].name)
+        family = next((family for family in known if family.name == name), known[0])
         try:
-            return from_json(written)
+            return family, family.config_from_json(written)
         except OptionError as error:
             raise CheckpointError(
                 f"`{found.source}` has a config that makes no sense", got=error.what
             ) from error
     shapes = found.shapes
-    for config in CONFIGS.values():
-        if _signature(config) == _found_signature(shapes):
-            return config
-    known = {name: weight_shapes(config) for name, config in CONFIGS.items()}
-    likely = checkpoint.best_match(shapes, known)
-    expected = known[likely[0]] if likely else known["sam2.1-tiny"]
-    checkpoint.check(expected, shapes, source=found.source, known=known)
+    for family in known:
+        signature = family.found_signature(shapes)
+        for config in family.configs.values():
+            if signature is not None and family.signature(config) == signature:
+                return family, config
+    every = _every_shape()
+    likely = checkpoint.best_match(shapes, every)
+    expected = every[likely[0]] if likely else min(every.values(), key=len)
+    checkpoint.check(expected, shapes, source=found.source, known=every)
     raise CheckpointError(
         f"`{found.source}` is not one of the released models", hint="pass `config=`"
     )
 
 
-def _signature(config: Sam2Config) -> tuple[object, ...]:
-    """What tells the released models apart: width, depth, background, version."""
-    return (
-        config.embed_dim,
-        sum(config.stages),
-        config.background_size,
-        config.hidden_object_embedding,
-    )
+def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
+    """The tensors of every config that can be recognised, by its name."""
+    return {
+        name: family.weight_shapes(config)
+        for family in families()
+        for name, config in family.configs.items()
+    }
 
 
-def _found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...]:
-    trunk = "image_encoder.trunk."
-    background = shapes.get(f"{trunk}pos_embed", (0, 0, 0, 0))
-    blocks = {key.split(".")[3] for key in shapes if key.startswith(f"{trunk}blocks.")}
-    hidden = "no_obj_embed_spatial" in shapes
-    width = background[1] if len(background) == 4 else 0
-    return (width, len(blocks), tuple(background[2:]), hidden)
-
-
-def _check(found: Checkpoint, config: Sam2Config, traced: Mapping[str, Graph]) -> None:
+def _check(found: Checkpoint, family: Family, config: Any, traced: Mapping[str, Graph]) -> None:
     """Every tensor is used, none is missing, all have the right shape."""
     expected = {
         value.name: tuple(int(str(dim)) for dim in value.type.shape)
@@ -130,11 +146,10 @@ def _check(found: Checkpoint, config: Sam2Config, traced: Mapping[str, Graph]) -
         for value in graph.params
     }
     shapes = found.shapes
-    optional = {name: shapes[name] for name in UNREAD if name in shapes}
+    optional = {name: shapes[name] for name in family.unread(config) if name in shapes}
     if expected | optional == shapes:
         return
-    known = {name: weight_shapes(known_config) for name, known_config in CONFIGS.items()}
-    checkpoint.check(expected | optional, shapes, source=found.source, known=known)
+    checkpoint.check(expected | optional, shapes, source=found.source, known=_every_shape())
 
 
 def _looks_like_file(text: str) -> bool:

@@ -11,8 +11,8 @@ from samgraph.media.image.preprocess import resize_video_frame
 from samgraph.media.image.reading import Rgb
 from samgraph.media.video.frames import FrameSource
 from samgraph.media.video.prefetch import Prefetcher
-from samgraph.predict.video.memory_bank import Floats
-from samgraph.predict.video.tracker import Features, Tracker
+from samgraph.models.family import Features, Preprocessing, SegmentationModel
+from samgraph.predict.prompts import Floats
 
 MEGABYTE: Final = 1 << 20
 MOST_FRAMES: Final = 256
@@ -32,9 +32,9 @@ class FrameFeed:
     """Ready frames of a source, asked for in one direction."""
 
     def __init__(
-        self, source: FrameSource, size: int, *, last: int | None, is_reverse: bool
+        self, source: FrameSource, how: Preprocessing, *, last: int | None, is_reverse: bool
     ) -> None:
-        self._source, self._size = source, size
+        self._source, self._how = source, how
         self._last, self._is_reverse = last, is_reverse
         self._prefetcher: Prefetcher[ReadyFrame] | None = None
         self._held: tuple[int, ReadyFrame] | None = None
@@ -75,7 +75,7 @@ class FrameFeed:
         back = -1 if self._is_reverse else 1
         self._prefetcher = Prefetcher(
             self._source,
-            lambda frame: prepare(frame, self._size),
+            lambda frame: prepare(frame, self._how),
             start=index,
             stop=None if self._last is None else self._last + back,
             reverse=self._is_reverse,
@@ -91,19 +91,19 @@ class FrameFeed:
 
 @contextmanager
 def feeding(
-    source: FrameSource, size: int, *, last: int | None, is_reverse: bool
+    source: FrameSource, how: Preprocessing, *, last: int | None, is_reverse: bool
 ) -> Iterator[FrameFeed]:
     """A feed that stops reading ahead when the block is left."""
-    feed = FrameFeed(source, size, last=last, is_reverse=is_reverse)
+    feed = FrameFeed(source, how, last=last, is_reverse=is_reverse)
     try:
         yield feed
     finally:
         feed.close()
 
 
-def prepare(frame: Rgb, size: int) -> ReadyFrame:
+def prepare(frame: Rgb, how: Preprocessing) -> ReadyFrame:
     """A frame with its tensor."""
-    return ReadyFrame(frame, resize_video_frame(frame, size))
+    return ReadyFrame(frame, resize_video_frame(frame, how.size, mean=how.mean, std=how.std))
 
 
 class FeatureCache:
@@ -123,7 +123,7 @@ class FeatureCache:
         return len(self._kept)
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """How much is kept."""
         return self._bytes
 
@@ -138,21 +138,21 @@ class FeatureCache:
         """Keep an encoded frame; the last one is kept whatever its size."""
         self.drop(index)
         self._kept[index] = features
-        self._bytes += features.bytes
+        self._bytes += features.nbytes
         while len(self._kept) > 1 and (self._bytes > self._limit or len(self._kept) > MOST_FRAMES):
-            self._bytes -= self._kept.popitem(last=False)[1].bytes
+            self._bytes -= self._kept.popitem(last=False)[1].nbytes
 
     def drop(self, index: int) -> None:
         """Forget one frame."""
         if index in self._kept:
-            self._bytes -= self._kept.pop(index).bytes
+            self._bytes -= self._kept.pop(index).nbytes
 
 
 class EncodedFrames:
     """The frames of a source, encoded: from the cache where they are kept."""
 
-    def __init__(self, source: FrameSource, tracker: Tracker, megabytes: float) -> None:
-        self._source, self._tracker = source, tracker
+    def __init__(self, source: FrameSource, model: SegmentationModel, megabytes: float) -> None:
+        self._source, self.model = source, model
         self.cache = FeatureCache(megabytes)
 
     def __call__(self, index: int) -> Features:
@@ -169,7 +169,7 @@ class EncodedFrames:
 
     def _encoded(self, index: int, ready: ReadyFrame | None) -> Features:
         if ready is None:
-            ready = prepare(self._source.frame(index), self._tracker.config.image_size)
-        features = self._tracker.encode(ready.pixels)
+            ready = prepare(self._source.frame(index), self.model.preprocessing)
+        features = self.model.encode(ready.pixels[None])
         self.cache.put(index, features)
         return features

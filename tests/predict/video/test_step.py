@@ -2,20 +2,22 @@
 
 from collections import Counter
 from collections.abc import Collection, Container
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from samgraph.predict.video import tracker
-from samgraph.predict.video.memory_bank import Choice, Moment, ReferencePolicy
-from samgraph.predict.video.object_prompts import squeezed_mask
-from samgraph.predict.video.overlaps import without_overlaps
-from samgraph.predict.video.tracker import Tracker
+from samgraph.models.family import BankRead, Features
+from samgraph.predict.video.policy import Position, ReferencePolicy, Selection
+from samgraph.predict.video.prompts import resize_mask
+from samgraph.predict.video.result import without_overlaps
+from samgraph.predict.video.step import paint
 from samgraph.predict.video.video import Video, open_video
 from tests.golden import scenes
+from tests.predict.counting import CountingBuffers, counting_model
 from tests.predict.models import tiny_model
+from tests.predict.watching import Watched
 
 POINTS = [(40, 50), (118, 84), (20, 100), (60, 20), (80, 60)]
 
@@ -48,7 +50,7 @@ def test_a_frame_is_encoded_once_and_objects_run_in_batches(
     monkeypatch: pytest.MonkeyPatch, count: int, runs: int
 ) -> None:
     video = with_objects(count)
-    core = video.follower.tracker.core
+    core: Any = video.model
     calls: Counter[str] = Counter()
     run = core.run
 
@@ -62,27 +64,26 @@ def test_a_frame_is_encoded_once_and_objects_run_in_batches(
     # One call for the memory of the prompted frame; then one a frame and batch.
     assert calls == {
         "image_encoder": 2,
-        "memory_attention": 2 * runs,
+        "attend_bank_fp32": 2 * runs,
         "decode": 2 * runs,
         "memory_encoder": 1 + 2 * runs,
     }
 
 
-def test_large_memories_are_attended_to_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_memories_are_attended_to_one_after_another() -> None:
     together = list(with_objects(3).track())
     video = with_objects(3)
-    core = video.follower.tracker.core
     rows: list[int] = []
-    run = core.run
+    attend = video.model.attend
 
-    def watched(name: str, **inputs: Any) -> Any:
-        if name == "memory_attention":
-            rows.append(len(inputs["memory"]))
-        return run(name, **inputs)
+    def watched(features: Features, read: BankRead) -> Features:
+        rows.append(len(read.frames))
+        return attend(features, read)
 
     # Room for three objects that remember one frame, or for one that remembers two or three.
-    monkeypatch.setattr(tracker, "CELLS_AT_ONCE", 3 * core.config.grid**2)
-    monkeypatch.setattr(core, "run", watched)
+    tokens = 3 * video.model.memory_layout.tokens
+    session = Watched(video.model.session, attention_tokens=tokens)
+    video.model = cast(Any, Watched(video.model, attend=watched, session=session))
     apart = list(video.track())
 
     assert rows == [3, 1, 1, 1, 1, 1, 1]
@@ -101,31 +102,54 @@ def test_objects_with_memories_of_different_length_run_apart() -> None:
 
 def test_memory_is_stored_as_asked() -> None:
     for precision, dtype in (("bf16", ml_dtypes.bfloat16), ("fp32", np.float32)):
-        tracker = Tracker(tiny_model(), memory_precision=precision)  # type: ignore[arg-type]  # one of the two
-        features = tracker.encode(np.zeros((3, 128, 128), np.float32))
-        outcome = tracker.paint(features, np.ones((128, 128), np.bool_))
+        video = open_video(tiny_model(), scenes.frames(2), memory_precision=precision)
+        video.add(frame=0, object=1, mask=np.ones(video.size_hw, np.bool_))
+        list(video.track())
 
-        (memory,) = tracker.remember(features, [outcome], is_prompted=True)
+        stored: Any = video.pool.masks.buffer
+        assert stored.dtype == dtype
+        assert stored.shape[1:] == (64, 64)
 
-        assert memory.dtype == dtype
-        assert memory.shape == (64, 64)
+
+def test_an_empty_mask_is_an_absent_object() -> None:
+    model = tiny_model()
+    features = model.encode(np.zeros((1, 3, 128, 128), np.float32))
+
+    outcome = paint(model, features, np.zeros((128, 128), np.bool_))
+
+    assert outcome.score[0] == -10
+    assert outcome.pointer[:].tolist() == model.absent_pointer[0].tolist()
 
 
-def test_an_empty_mask_is_a_hidden_object() -> None:
-    tracker = Tracker(tiny_model())
-    features = tracker.encode(np.zeros((3, 128, 128), np.float32))
+def test_nothing_leaves_the_device_until_it_is_asked_for() -> None:
+    """One image in per tracked frame, and what says which pages to read; nothing out."""
+    model = counting_model()
+    buffers = model.buffers
+    assert isinstance(buffers, CountingBuffers)
+    video = open_video(model, scenes.frames(4))
+    video.add(frame=0, object=1, points=[POINTS[0]])
+    video.add(frame=0, object=2, points=[POINTS[1]])
+    results = video.track()
+    next(results)
+    next(results)
+    buffers.clear()
 
-    outcome = tracker.paint(features, np.zeros((128, 128), np.bool_))
+    result = next(results)
 
-    assert outcome.score == -10
-    np.testing.assert_array_equal(outcome.pointer, tiny_model().hidden_pointer[0])
+    assert buffers.downloaded == []
+    large = [shape for shape, _ in buffers.uploaded if np.prod(shape) > 100]
+    assert large == [(1, 3, 128, 128)]
+    assert result.masks.shape == (2, scenes.HEIGHT, scenes.WIDTH)
+    assert sorted(set(buffers.downloaded)) == [(2,), (32, 32)]
 
 
 class OnlyPrompted(ReferencePolicy):
     """A policy somebody might write: tracked frames are never looked at."""
 
-    def choose(self, moment: Moment, prompted: Collection[int], tracked: Container[int]) -> Choice:
-        return ReferencePolicy.choose(self, moment, prompted, ())
+    def choose(
+        self, position: Position, prompted: Collection[int], tracked: Container[int]
+    ) -> Selection:
+        return ReferencePolicy.choose(self, position, prompted, ())
 
 
 def test_another_policy_can_be_written() -> None:
@@ -150,9 +174,9 @@ def test_a_mask_is_squeezed_onto_the_input_of_the_model() -> None:
     mask = np.zeros((60, 90), np.bool_)
     mask[:30, :45] = True
 
-    squeezed = squeezed_mask(mask, 128)
+    squeezed = resize_mask(mask, 128)
 
     assert squeezed.shape == (128, 128)
     assert squeezed[:63, :63].all()
     assert not squeezed[65:].any()
-    assert squeezed_mask(squeezed, 128) is squeezed
+    assert resize_mask(squeezed, 128) is squeezed

@@ -1,59 +1,22 @@
-"""What a user points at, checked and turned into what the tracker takes.
+"""Prompts on frames: what a user points at, checked and turned into what the model takes.
 
 Coordinates are pixels of the frame, (x, y) from its top left corner. The model sees the frame
-squeezed into a square of S pixels.
+stretched to a square of S pixels.
 """
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samgraph.errors import PromptError
-from samgraph.predict.prompts import BOX_LABELS, read_prompts
-from samgraph.predict.video.memory_bank import Floats
-from samgraph.predict.video.tracker import Clicks
+from samgraph.predict.prompts import Floats, Mask, Prompt, read_prompts, scale_points
+from samgraph.predict.video.step import Clicks
 
 ObjectId: TypeAlias = int | str
-Mask: TypeAlias = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What was given for one object on one frame: a box, points, or a mask, in frame pixels.
-
-    Points are given with the box if there is one; a mask stands alone.
-    """
-
-    box_xyxy: Floats | None = None  # [4]
-    points_xy: Floats | None = None  # [P, 2]
-    labels: NDArray[np.int64] | None = None  # [P]
-    mask: Mask | None = None  # [H, W]
-
-    def joined(self, more: "Prompt") -> "Prompt":
-        """This prompt and a later one: points add up, a new box or mask replaces."""
-        if more.mask is not None or self.mask is not None:
-            return more
-        points, labels = more.points_xy, more.labels
-        if self.points_xy is not None and self.labels is not None:
-            points = self.points_xy if points is None else np.concatenate([self.points_xy, points])
-            labels = self.labels if labels is None else np.concatenate([self.labels, labels])
-        return Prompt(self.box_xyxy if more.box_xyxy is None else more.box_xyxy, points, labels)
-
-    def clicks(self, size_hw: tuple[int, int], image_size: int) -> Clicks:
-        """The box, then the points, on the model's input."""
-        places, labels = [], []
-        if self.box_xyxy is not None:
-            places.append(self.box_xyxy.reshape(2, 2))
-            labels.append(np.array(BOX_LABELS, np.int64))
-        if self.points_xy is not None and self.labels is not None:
-            places.append(self.points_xy)
-            labels.append(self.labels)
-        return Clicks(scaled(np.concatenate(places), size_hw, image_size), np.concatenate(labels))
-
-
-def checked_prompt(
+def video_prompt(
     size_hw: tuple[int, int],
     *,
     points: ArrayLike | None = None,
@@ -61,7 +24,7 @@ def checked_prompt(
     box: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> Prompt:
-    """A prompt as given by a user.
+    """A prompt for one object on a frame, as given by a user.
 
     Raises:
         PromptError: Nothing was given, or something that makes no sense on such a frame.
@@ -69,7 +32,8 @@ def checked_prompt(
     if mask is not None:
         if points is not None or box is not None or labels is not None:
             raise PromptError("a mask is given alone", got="a mask with points or a box")
-        return Prompt(mask=_checked_mask(mask, size_hw))
+        nothing = np.zeros((0, 2), np.float32), np.zeros(0, np.int64)
+        return Prompt(*nothing, mask=_checked_mask(mask, size_hw))
     if points is None and box is None and labels is None:
         raise PromptError(
             "a prompt needs points, a box or a mask",
@@ -78,12 +42,12 @@ def checked_prompt(
     found = read_prompts(size_hw, 0, points=points, labels=labels, box=box)
     if len(found) != 1:
         raise PromptError("a prompt is for one object", got=f"points for {len(found)}")
-    xy, kinds = found[0].points, found[0].labels
-    corners = None if box is None else xy[:2].reshape(4)
-    rest = 0 if box is None else 2
-    if len(xy) == rest:
-        return Prompt(corners)
-    return Prompt(corners, xy[rest:], kinds[rest:])
+    return found[0]
+
+
+def clicks_of(prompt: Prompt, size_hw: tuple[int, int], image_size: int) -> Clicks:
+    """The box and the points of a prompt, on the model's input."""
+    return Clicks(scale_points(prompt.points, size_hw, image_size), prompt.labels)
 
 
 def checked_object(name: object) -> ObjectId:
@@ -98,7 +62,7 @@ def checked_object(name: object) -> ObjectId:
 
 
 def checked_frame(frame: object, length: int | None) -> int:
-    """The number of a frame, in a video of so many; None where that is not known."""
+    """The index of a frame, in a video of so many; None where that is not known."""
     if isinstance(frame, bool) or not isinstance(frame, int | np.integer):
         raise PromptError("a frame is named by its number", got=f"a {type(frame).__name__}")
     if frame < 0 or (length is not None and frame >= length):
@@ -109,13 +73,7 @@ def checked_frame(frame: object, length: int | None) -> int:
     return int(frame)
 
 
-def scaled(points_xy: Floats, size_hw: tuple[int, int], image_size: int) -> Floats:
-    """Pixels of the frame to pixels of the model's input, in the reference's order of rounding."""
-    width_height = np.array([size_hw[1], size_hw[0]], np.float32)
-    return (points_xy / width_height * np.float32(image_size)).astype(np.float32)
-
-
-def squeezed_mask(mask: Mask, image_size: int) -> Mask:
+def resize_mask(mask: Mask, image_size: int) -> Mask:
     """A mask [H, W] on the model's input, [S, S]: antialiased, then cut at one half."""
     if mask.shape == (image_size, image_size):
         return mask

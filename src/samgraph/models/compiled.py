@@ -1,0 +1,113 @@
+"""Graphs of a model by name: traced once, compiled when they are first run.
+
+The base of every family's model. Most calls are of one image, prompt or object, and an engine runs
+a fixed size faster: graphs named in `for_one` also exist for a batch of one.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from samgraph.engines import Buffers
+from samgraph.errors import GraphError
+from samgraph.graph import Array, Graph
+from samgraph.passes.specialise import specialise
+from samgraph.runtime import CompileOptions, Session
+
+
+class CompiledModel:
+    """Weights, and graphs that read them. Safe to use from several threads at once.
+
+    Args:
+        config: Every dimension of the model.
+        weights: The tensors of its checkpoint, in float32.
+        traces: How each graph is made from the config.
+        for_one: For graphs that also exist for one: the symbol, and the input whose first axis
+            has that length.
+        exact: Graphs that are computed in float32 whatever the precision.
+        device: Where it runs.
+        options: How graphs are compiled.
+        traced: Graphs that were traced already.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        weights: Mapping[str, Array],
+        *,
+        traces: Mapping[str, Callable[[Any], Graph]],
+        for_one: Mapping[str, tuple[str, str]],
+        exact: frozenset[str],
+        device: str = "auto",
+        options: CompileOptions | None = None,
+        traced: Mapping[str, Graph] | None = None,
+    ) -> None:
+        self.config: Any = config
+        self.weights: Mapping[str, Array] = dict(weights)
+        options = options or CompileOptions()
+        self.session = Session(device, options)
+        in_fp32 = replace(options, precision="fp32")
+        self._exact = self.session if in_fp32 == options else Session(device, in_fp32)
+        self._traces, self._for_one, self._exact_names = traces, for_one, exact
+        self._traced: dict[str, Graph] = dict(traced or {})
+        self._compiled: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self.graphs: Mapping[str, Any] = GraphTable(self, tuple(traces))
+
+    def __repr__(self) -> str:
+        return f"<{self.config.name} at {self.config.image_size} px: {self.session.reason}>"
+
+    @property
+    def buffers(self) -> Buffers:
+        """What graphs take and give."""
+        return self.session.buffers
+
+    def graph(self, name: str) -> Graph:
+        """The graph called `name`, as traced."""
+        if name not in self._traces:
+            raise GraphError(f"there is no graph `{name}`", expected=", ".join(self._traces))
+        if name not in self._traced:
+            self._traced[name] = self._traces[name](self.config)
+        return self._traced[name]
+
+    def compiled(self, name: str, *, for_one: bool = False) -> Any:
+        """The graph called `name`, ready to run; `for_one` is its version for a batch of one."""
+        key = f"{name} for one" if for_one else name
+        with self._lock:
+            if key not in self._compiled:
+                self._compiled[key] = self._compile(name, for_one)
+            return self._compiled[key]
+
+    def run(self, name: str, **inputs: Any) -> dict[str, Any]:
+        """Run a graph by name: buffers in, buffers out."""
+        _, sized_by = self._for_one.get(name, ("", ""))
+        for_one = sized_by in inputs and len(inputs[sized_by]) == 1
+        outputs: dict[str, Any] = self.compiled(name, for_one=for_one).run(inputs)
+        return outputs
+
+    def session_for(self, name: str) -> Session:
+        """The session that compiles a graph: in float32 where a lower precision costs masks."""
+        return self._exact if name in self._exact_names else self.session
+
+    def _compile(self, name: str, for_one: bool) -> Any:
+        graph = self.graph(name)
+        if for_one:
+            graph = specialise(graph, {self._for_one[name][0]: 1})
+        return self.session_for(name).compile(graph, self.weights)
+
+
+class GraphTable(Mapping[str, Any]):
+    """The model's graphs by name, compiled when they are first asked for."""
+
+    def __init__(self, model: CompiledModel, names: tuple[str, ...]) -> None:
+        self._model, self._names = model, names
+
+    def __getitem__(self, name: str) -> Any:
+        return self._model.compiled(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -1,0 +1,242 @@
+"""What predictors ask of a model, whatever its family, and what a family tells about itself.
+
+`SegmentationModel` is all that `predict/` knows: encode an image, decode prompts, make memory of a
+frame, attend to memory. A family may have another trunk, another layout of memory, or no
+high-resolution features; what flows between its own methods is opaque to everybody else.
+
+Shapes: B images, N prompts or objects, P points, C channels, S image size, L mask size, T memory
+tokens per frame, F remembered frames, Q object pointers.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samgraph.engines import Buffer, Buffers
+from samgraph.graph import Array, Graph
+from samgraph.runtime import Session
+
+# The label of a point that counts as nothing: it fills up the shorter lists of a batch.
+ABSENT = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessing:
+    """How pixels become the input of a model: a square of `size`, scaled to 0..1, normalised."""
+
+    size: int
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLayout:
+    """What is remembered of an object on a frame: a mask memory [T, channels] and a pointer [C]."""
+
+    tokens: int
+    channels: int
+    pointer_channels: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """What the image encoder makes of images: feature maps by name, each [B, ...].
+
+    `is_conditioned` says that memory attention has been applied.
+    """
+
+    maps: Mapping[str, Buffer]
+    is_conditioned: bool = False
+
+    def __len__(self) -> int:
+        return len(next(iter(self.maps.values())))
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return sum(buffer.nbytes for buffer in self.maps.values())
+
+    def image(self, index: int) -> "Features":
+        """Those of one image, [1, ...]; views."""
+        maps = {name: buffer[index : index + 1] for name, buffer in self.maps.items()}
+        return replace(self, maps=maps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecoderPrompts:
+    """N prompts on the model's input: points [N, P, 2], labels [N, P], mask logits [N, 1, L, L]."""
+
+    points: Array
+    labels: Array
+    multimask: NDArray[np.bool_]  # [N]
+    mask: Buffer | None = None
+    has_mask: NDArray[np.bool_] | None = None  # [N]; all have one where it is omitted
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """The four masks of each prompt with their scores."""
+
+    masks: Buffer  # [N, 4, L, L] logits
+    ious: Buffer  # [N, 4]
+    stability: Buffer  # [N, 4]
+    object_score: Buffer  # [N, 1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedObjects(Decoded):
+    """The same, with the mask that is the answer and what is remembered of the object."""
+
+    best_mask: Buffer  # [N, 1, L, L]; -1024 where the object is occluded or absent
+    best_iou: Buffer  # [N, 1]
+    pointer: Buffer  # [N, C]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BankRead:
+    """What N objects read of a memory bank: rows of its pages, in the order of attention."""
+
+    pages: Buffer  # [rows, T, channels], as stored
+    frames: NDArray[np.int64]  # [N, F] rows of `pages`
+    slots: NDArray[np.int64]  # [N, F] rows of the temporal position encoding
+    pointer_rows: Buffer  # [rows, C]
+    pointers: NDArray[np.int64]  # [N, Q] rows of `pointer_rows`
+    pointer_times: NDArray[np.float32]  # [N, Q] distances in time, scaled to 0..1
+
+    def part(self, start: int, stop: int) -> "BankRead":
+        """What some of the objects read."""
+        some = slice(start, stop)
+        return replace(
+            self,
+            frames=self.frames[some],
+            slots=self.slots[some],
+            pointers=self.pointers[some],
+            pointer_times=self.pointer_times[some],
+        )
+
+
+class ModelConfig(Protocol):
+    """What predictors read of a config. Families add the rest."""
+
+    @property
+    def name(self) -> str:
+        """What users call the model."""
+
+    @property
+    def image_size(self) -> int:
+        """S."""
+
+    @property
+    def mask_size(self) -> int:
+        """L."""
+
+    @property
+    def memory_frames(self) -> int:
+        """Rows of the temporal position encoding: one for prompted frames, the rest for others."""
+
+    @property
+    def max_pointers(self) -> int:
+        """The most pointers of tracked frames, plus one."""
+
+    @property
+    def signed_pointer_time(self) -> bool:
+        """Whether pointers of the future have negative distances."""
+
+    def at_size(self, image_size: int) -> Self:
+        """The same model for another input size."""
+
+    def to_json(self) -> str:
+        """Text that the family's `config_from_json` reads back."""
+
+
+class SegmentationModel(Protocol):
+    """A model ready to run. Safe to use from several threads at once."""
+
+    family: str
+    config: Any
+    weights: Mapping[str, Array]
+    session: Session
+    graphs: Mapping[str, Any]
+
+    @property
+    def buffers(self) -> Buffers:
+        """What flows between its methods, and how it gets there."""
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How pixels become its input."""
+
+    @property
+    def memory_layout(self) -> MemoryLayout:
+        """What is remembered of an object on a frame."""
+
+    @property
+    def feature_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The feature maps of one image."""
+
+    def encode(self, image: Any) -> Features:
+        """Images [B, 3, S, S], normalised."""
+
+    def prepare(self, features: Features) -> Mapping[str, Buffer]:
+        """What the decoder computes of an image whatever the prompt, for `decode_points`."""
+
+    def decode_points(self, prepared: Mapping[str, Buffer], points: Any, labels: Any) -> Decoded:
+        """Points on one prepared still image."""
+
+    def decode(self, features: Features, prompts: DecoderPrompts) -> DecodedObjects:
+        """Prompts of any kind on features of one image, or of one image each."""
+
+    def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
+        """Masks [N, 1, S, S] of 0 and 1: logits that stand as the answer, and the mask prompt."""
+
+    def encode_memory(
+        self, features: Features, masks: Buffer, object_score: Buffer, *, is_prompted: bool
+    ) -> Buffer:
+        """The mask memory of objects on a frame, [N, T, channels]."""
+
+    def attend(self, features: Features, read: BankRead) -> Features:
+        """The frame conditioned on what each object remembers, [N, ...]."""
+
+    @property
+    def absent_pointer(self) -> Array:
+        """The pointer of an object that is occluded or absent: [1, C]."""
+
+    def checkpoint(self) -> dict[str, Array]:
+        """Every tensor, under the names of a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of models: its configs, how its checkpoints are recognised, and how it is built.
+
+    Args:
+        name: What it is called in the registry.
+        configs: Configs that a checkpoint can be recognised as, by name.
+        named: Configs that have to be asked for by name: their checkpoints look like another's.
+        traces: The graphs of a config, by name; together they read every tensor of a checkpoint.
+        weight_shapes: The name and shape of every tensor of a checkpoint for a config.
+        unread: Tensors of checkpoints that no graph reads, with their shapes.
+        signature: What tells its configs apart, of a config.
+        found_signature: The same, of the tensors of a file; None where it is another family's.
+        find_config: A config from its name, itself, or a mapping of fields.
+        config_from_json: Reads what `to_json` of a config wrote.
+        build: The model of a config and its weights.
+    """
+
+    name: str
+    configs: Mapping[str, Any]
+    named: Mapping[str, Any]
+    traces: Mapping[str, Callable[[Any], Graph]]
+    weight_shapes: Callable[[Any], dict[str, tuple[int, ...]]]
+    unread: Callable[[Any], Mapping[str, tuple[int, ...]]]
+    signature: Callable[[Any], tuple[object, ...]]
+    found_signature: Callable[[Mapping[str, tuple[int, ...]]], tuple[object, ...] | None]
+    find_config: Callable[[Any], Any]
+    config_from_json: Callable[[str], Any]
+    build: Callable[..., SegmentationModel]

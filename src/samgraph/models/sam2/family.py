@@ -1,0 +1,43 @@
+"""SAM 2 and SAM 2.1 as a family of the registry."""
+
+from collections.abc import Mapping
+
+from samgraph.models.family import Family
+from samgraph.models.sam2.config import CONFIGS, NANO, Sam2Config, find_config, from_json
+from samgraph.models.sam2.graphs import TRACES, unread, weight_shapes
+from samgraph.models.sam2.model import Sam2Model
+
+
+def signature(config: Sam2Config) -> tuple[object, ...]:
+    """What tells the released models apart: width, depth, background, version."""
+    return (
+        config.embed_dim,
+        sum(config.stages),
+        config.background_size,
+        config.hidden_object_embedding,
+    )
+
+
+def found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...] | None:
+    """The same, of the tensors of a file; None where it has no Hiera trunk."""
+    trunk = "image_encoder.trunk."
+    background = shapes.get(f"{trunk}pos_embed", ())
+    if len(background) != 4:
+        return None
+    blocks = {key.split(".")[3] for key in shapes if key.startswith(f"{trunk}blocks.")}
+    return (background[1], len(blocks), tuple(background[2:]), "no_obj_embed_spatial" in shapes)
+
+
+family = Family(
+    name="sam2",
+    configs=CONFIGS,
+    named={NANO.name: NANO},
+    traces=TRACES,
+    weight_shapes=weight_shapes,
+    unread=unread,
+    signature=signature,
+    found_signature=found_signature,
+    find_config=find_config,
+    config_from_json=from_json,
+    build=Sam2Model,
+)

@@ -1,0 +1,128 @@
+"""How videos and streams are tracked: frozen options shared by library, command line and server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from samgraph.errors import OptionError
+from samgraph.media.video.source import OnDamage
+from samgraph.models.family import SegmentationModel
+from samgraph.predict.video.bank import STORED_AS, MemoryPrecision
+from samgraph.predict.video.policy import MemoryPolicy, ReferencePolicy
+
+Options = TypeVar("Options", bound="TrackOptions")
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayOptions:
+    """How logits become masks.
+
+    Args:
+        mask_threshold: The logit above which a pixel belongs to an object.
+        score_threshold: The object score above which an object counts as present.
+        overlaps: Whether a pixel may belong to several objects.
+        fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
+    """
+
+    mask_threshold: float = 0.0
+    score_threshold: float = 0.0
+    overlaps: bool = True
+    fill_holes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrackOptions:
+    """What a stream is told.
+
+    Args:
+        memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
+        policy: What frames read of memory; that of SAM 2 if omitted.
+        max_prompted: The most prompted frames a frame reads, the nearest; all if omitted.
+        stride: Remember every n-th frame, and the last.
+        fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
+        overlaps: Whether a pixel may belong to several objects.
+        mask_threshold: The logit above which a pixel belongs to an object.
+        score_threshold: The object score above which an object counts as present.
+        length: The number of frames, where the source does not know it: pointers are dated in
+            units of min(length, 16) frames; without it, of 16.
+        objects_at_once: The most objects in one run of a graph; what suits the device if omitted.
+    """
+
+    memory_precision: MemoryPrecision = "bf16"
+    policy: MemoryPolicy | None = None
+    max_prompted: int | None = None
+    stride: int = 1
+    fill_holes: int = 0
+    overlaps: bool = True
+    mask_threshold: float = 0.0
+    score_threshold: float = 0.0
+    length: int | None = None
+    objects_at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_precision not in STORED_AS:
+            known = ", ".join(STORED_AS)
+            raise OptionError(
+                f"memory cannot be stored as `{self.memory_precision}`", expected=known
+            )
+        if self.objects_at_once is not None and self.objects_at_once < 1:
+            raise OptionError("at least one object is run at once", got=self.objects_at_once)
+        if self.fill_holes < 0:
+            raise OptionError("a hole has no negative area", got=f"fill_holes={self.fill_holes}")
+
+    @property
+    def display(self) -> DisplayOptions:
+        """How logits become masks."""
+        return DisplayOptions(
+            self.mask_threshold, self.score_threshold, self.overlaps, self.fill_holes
+        )
+
+    def policy_for(self, model: SegmentationModel) -> MemoryPolicy:
+        """The policy given, or that of the reference for a model."""
+        return self.policy or ReferencePolicy.of(
+            model.config, max_prompted=self.max_prompted, stride=self.stride
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VideoOptions(TrackOptions):
+    """What a video is told, beside what a stream is.
+
+    Args:
+        on_damage: Raise an error at a frame that cannot be read, or skip it.
+        cache_mb: Megabytes of encoded frames to keep (16 per frame at 1024 pixels).
+        results_mb: Megabytes of results to keep, to show them again.
+        archive_mb: Megabytes of older memories, so that corrections far back are quick.
+        cache_frames: Decoded frames to keep; see `samgraph.media.video.frames.open_frames`.
+        max_pixels: The most pixels a frame may have.
+    """
+
+    on_damage: OnDamage = field(default="error", kw_only=True)
+    cache_mb: float = field(default=128, kw_only=True)
+    results_mb: float = field(default=16, kw_only=True)
+    archive_mb: float = field(default=24, kw_only=True)
+    cache_frames: int | None = field(default=None, kw_only=True)
+    max_pixels: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        TrackOptions.__post_init__(self)
+        for name in ("cache_mb", "results_mb", "archive_mb"):
+            if getattr(self, name) < 0:
+                raise OptionError(
+                    "a store has no negative size", got=f"{name}={getattr(self, name)}"
+                )
+
+
+def read_options(kind: type[Options], given: Mapping[str, Any], what: str) -> Options:
+    """Options by name; one that does not exist is refused with those that are near.
+
+    Raises:
+        OptionError: There is no such option, or its value makes no sense.
+    """
+    known = [field.name for field in fields(kind)]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=3) or known
+            raise OptionError(f"a {what} has no option `{name}`", expected=", ".join(near))
+    return kind(**given)

@@ -1,0 +1,189 @@
+"""Memory policies: which remembered frames a frame reads, and which may be forgotten.
+
+    prompted   frames the user marked; every frame reads them all, those in the future too
+    tracked    a frame reads the mask memories of the last six and the pointers of the last fifteen
+
+`ReferencePolicy` is that of SAM 2.
+"""
+
+from collections.abc import Collection, Container
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from samgraph.errors import OptionError
+from samgraph.models.family import ModelConfig
+
+# The frame, its row of the temporal position encoding, and whether it was prompted.
+MaskRead: TypeAlias = tuple[int, int, bool]
+# The frame, how many frames away it is in the direction of tracking, and whether it was prompted.
+PointerRead: TypeAlias = tuple[int, int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A frame to be tracked: its index, the direction, and the number of frames, if it is known."""
+
+    frame: int
+    is_reverse: bool = False
+    length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a frame reads, in the order of attention; `longest` scales distances to 0..1."""
+
+    masks: tuple[MaskRead, ...]
+    pointers: tuple[PointerRead, ...]
+    longest: int
+
+
+class MemoryPolicy(Protocol):
+    """Decides what a frame reads, and what will be read later."""
+
+    def choose(
+        self, position: Position, prompted: Collection[int], tracked: Container[int]
+    ) -> Selection:
+        """What the frame reads, of the frames there are; `prompted` in the order they came.
+
+        A frame that is among both counts as prompted.
+        """
+
+    def keeps_mask(self, frame: int, position: Position) -> bool:
+        """Whether the mask memory of a tracked frame is read at this position or later."""
+
+    def keeps_pointer(self, frame: int, position: Position) -> bool:
+        """The same for its pointer."""
+
+    def keeps_prompted(self, frame: int, position: Position, prompted: Collection[int]) -> bool:
+        """Whether a prompted frame of the past may be read at this position or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePolicy:
+    """What SAM 2 reads.
+
+    Args:
+        memory_frames: Rows of the temporal position encoding: one for prompted frames, the rest
+            for tracked ones.
+        max_pointers: The most pointers of tracked frames, plus one.
+        max_prompted: The most prompted frames a frame reads, the nearest; None for all. The others
+            count as tracked ones.
+        stride: Read every n-th tracked frame, and the last one.
+        is_signed: Whether pointers of the future have negative distances.
+    """
+
+    memory_frames: int = 7
+    max_pointers: int = 16
+    max_prompted: int | None = None
+    stride: int = 1
+    is_signed: bool = True
+
+    def __post_init__(self) -> None:
+        if self.max_prompted is not None and self.max_prompted < 2:
+            raise OptionError(
+                "too few prompted frames would be read",
+                got=f"max_prompted={self.max_prompted}",
+                expected="2 or more, or None for all",
+            )
+        if self.stride < 1:
+            raise OptionError("a stride is at least 1", got=f"stride={self.stride}")
+
+    @classmethod
+    def of(
+        cls, config: ModelConfig, *, max_prompted: int | None = None, stride: int = 1
+    ) -> "ReferencePolicy":
+        """The policy of a model."""
+        return cls(
+            config.memory_frames,
+            config.max_pointers,
+            max_prompted,
+            stride,
+            config.signed_pointer_time,
+        )
+
+    def choose(
+        self, position: Position, prompted: Collection[int], tracked: Container[int]
+    ) -> Selection:
+        """Prompted frames, then tracked ones from the oldest to the newest; then pointers."""
+        chosen = self._nearest(position.frame, prompted)
+        spare = set(prompted).difference(chosen)
+        last_slot, back = self.memory_frames - 1, -1 if position.is_reverse else 1
+        masks = [(frame, last_slot, True) for frame in chosen]
+        oldest = self._window_start(position)
+        for steps in range(last_slot, 1, -1):
+            frame = oldest + (last_slot - steps) * self.stride * back
+            if frame in spare or (frame in tracked and frame not in prompted):
+                masks.append((frame, steps - 1, frame in spare))
+        frame = position.frame - back
+        if frame in spare or (frame in tracked and frame not in prompted):
+            masks.append((frame, 0, frame in spare))
+        return Selection(
+            tuple(masks),
+            self._pointers(position, chosen, prompted, tracked),
+            max(self._most_pointers(position) - 1, 1),
+        )
+
+    def keeps_mask(self, frame: int, position: Position) -> bool:
+        """The last frame, and those the stride will still reach."""
+        back = -1 if position.is_reverse else 1
+        if (position.frame - frame) * back <= 1:
+            return True
+        return frame % self.stride == 0 and (frame - self._window_start(position)) * back >= 0
+
+    def keeps_pointer(self, frame: int, position: Position) -> bool:
+        """The frames within reach."""
+        back = -1 if position.is_reverse else 1
+        return (position.frame - frame) * back < self._most_pointers(position)
+
+    def keeps_prompted(self, frame: int, position: Position, prompted: Collection[int]) -> bool:
+        """All, unless their number is limited: then the nearest, and those still in the window."""
+        if self.max_prompted is None or frame in self._nearest(position.frame, prompted):
+            return True
+        return self.keeps_mask(frame, position) or self.keeps_pointer(frame, position)
+
+    def _nearest(self, now: int, prompted: Collection[int]) -> list[int]:
+        """The prompted frames to read: one before, one from now on, then whatever is nearest."""
+        if self.max_prompted is None or len(prompted) <= self.max_prompted:
+            return list(prompted)
+        before = max((frame for frame in prompted if frame < now), default=None)
+        after = min((frame for frame in prompted if frame >= now), default=None)
+        chosen = [frame for frame in (before, after) if frame is not None]
+        others = sorted(
+            (frame for frame in prompted if frame not in chosen), key=lambda frame: abs(frame - now)
+        )
+        return chosen + others[: self.max_prompted - len(chosen)]
+
+    def _window_start(self, position: Position) -> int:
+        """The tracked frame that is the most steps back, in the direction of tracking.
+
+        The first step back is the frame before; the others are multiples of the stride.
+        """
+        now, stride, steps = position.frame, self.stride, self.memory_frames - 1
+        if steps == 1:
+            return now + 1 if position.is_reverse else now - 1
+        if position.is_reverse:
+            return -(-(now + 2) // stride) * stride + (steps - 2) * stride
+        return (now - 2) // stride * stride - (steps - 2) * stride
+
+    def _pointers(
+        self,
+        position: Position,
+        chosen: Collection[int],
+        prompted: Container[int],
+        tracked: Container[int],
+    ) -> tuple[PointerRead, ...]:
+        """Prompted frames that are not in the future, then tracked ones, the nearest first."""
+        now, back = position.frame, -1 if position.is_reverse else 1
+        reads = [(f, (now - f) * back, True) for f in chosen if (now - f) * back >= 0]
+        for steps in range(1, self._most_pointers(position)):
+            frame = now - steps * back
+            if frame in prompted:
+                if frame not in chosen:
+                    reads.append((frame, steps, True))
+            elif frame in tracked:
+                reads.append((frame, steps, False))
+        return tuple(reads)
+
+    def _most_pointers(self, position: Position) -> int:
+        known = position.length
+        return self.max_pointers if known is None else min(known, self.max_pointers)
