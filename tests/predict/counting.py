@@ -61,6 +61,10 @@ class CountingBuffers:
     def dtype(self, buffer: Any) -> DType | None:
         return self._host.dtype(buffer.inside)
 
+    def fits(self, values: Sequence[Any], dtypes: Sequence[DType]) -> bool:
+        pairs = zip(values, dtypes, strict=True)
+        return all(self.owns(value) and self.dtype(value) == dtype for value, dtype in pairs)
+
     def upload(self, array: Array) -> Remote:
         self.uploaded.append((array.shape, array.dtype))
         return Remote(array)
@@ -123,5 +127,5 @@ def counting_model() -> SegmentationModel:
     engine: Any = CountingEngine()
     session = model.session
     session._choice = replace(session._choice, engine=engine)
-    session._buffers = engine.buffers
+    session.buffers = model.buffers = engine.buffers
     return model

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parity
 import samgraph  # noqa: E402
 from samgraph.checkpoint.builtin import built_in_path  # noqa: E402
 from samgraph.models.sam2.config import NANO  # noqa: E402
-from samgraph.predict.video import session  # noqa: E402
+from samgraph.predict.video import session, step  # noqa: E402
 from tests.e2e.scenes import clip  # noqa: E402
 from training.export import STEEPER, read_exported  # noqa: E402
 from training.scenes import normalised  # noqa: E402
@@ -56,10 +56,10 @@ def test_training_follows_as_the_tracker_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pictures, seen = _pictures(), []
-    step = session.step
+    whole = step.step
 
     def watched(*given: Any) -> Any:
-        outcomes = step(*given)
+        outcomes = whole(*given)
         seen.append(outcomes[0][0])
         return outcomes
 

@@ -329,8 +329,7 @@ class SAM2VideoPredictor:
 
     def _kept(self, memory: Any) -> Any:
         """A mask memory [1, T, 64] as it is stored: [T, 64]."""
-        shape = tuple(memory.shape)
-        stored = self.core.buffers.zeros(shape, self._stored)
+        stored = self.core.buffers.zeros(memory.shape, self._stored)
         self.core.buffers.write(stored, [0], memory)
         return stored[0]
 

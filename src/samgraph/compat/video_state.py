@@ -147,8 +147,10 @@ def bank_read(model: SegmentationModel, selection: Selection, stores: dict[str, 
         times.append(distance / selection.longest)
     concat, width = model.buffers.concat, model.memory_layout.pointer_channels
     rows = concat(pointers) if pointers else model.buffers.zeros((1, width), "f32")
+    pages = concat(masks)
     return BankRead(
-        concat(masks),
+        pages,
+        model.buffers.dtype(pages) or "bf16",
         np.arange(len(masks))[None],
         np.array([slots], np.int64),
         rows,
@@ -169,6 +171,7 @@ def joined(reads: Sequence[BankRead], model: SegmentationModel) -> BankRead:
         pages, rows = pages + len(read.pages), rows + len(read.pointer_rows)
     return BankRead(
         concat([read.pages for read in reads]),
+        reads[0].stored,
         np.concatenate(frames),
         np.concatenate([read.slots for read in reads]),
         concat([read.pointer_rows for read in reads]),

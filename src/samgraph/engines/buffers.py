@@ -49,6 +49,10 @@ class Buffers(Protocol):
         """Our name for the dtype of a buffer; None where there is none."""
         ...
 
+    def fits(self, values: Sequence[Any], dtypes: Sequence[DType]) -> bool:
+        """Whether all values are buffers of this engine, of these dtypes."""
+        ...
+
     def upload(self, array: HostArray) -> Buffer:
         """A host array as a buffer. On the CPU it is the array itself."""
         ...
@@ -91,6 +95,13 @@ class HostBuffers:
     def dtype(self, buffer: Any) -> DType | None:
         """Our name for the dtype of an array."""
         return _NAMES.get(buffer.dtype)
+
+    def fits(self, values: Sequence[Any], dtypes: Sequence[DType]) -> bool:
+        """Whether all are arrays of these dtypes."""
+        for value, dtype in zip(values, dtypes, strict=True):
+            if not isinstance(value, np.ndarray) or _NAMES.get(value.dtype) != dtype:
+                return False
+        return True
 
     def upload(self, array: HostArray) -> HostArray:
         """The array itself."""

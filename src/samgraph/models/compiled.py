@@ -47,6 +47,7 @@ class CompiledModel:
         self.weights: Mapping[str, Array] = dict(weights)
         options = options or CompileOptions()
         self.session = Session(device, options)
+        self.buffers: Buffers = self.session.buffers
         in_fp32 = replace(options, precision="fp32")
         self._exact = self.session if in_fp32 == options else Session(device, in_fp32)
         self._traces, self._for_one, self._exact_names = traces, for_one, exact
@@ -57,11 +58,6 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"<{self.config.name} at {self.config.image_size} px: {self.session.reason}>"
-
-    @property
-    def buffers(self) -> Buffers:
-        """What graphs take and give."""
-        return self.session.buffers
 
     def graph(self, name: str) -> Graph:
         """The graph called `name`, as traced."""

@@ -10,6 +10,7 @@ tokens per frame, F remembered frames, Q object pointers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 
 from samgraph.engines import Buffer, Buffers
 from samgraph.graph import Array, Graph
+from samgraph.graph.types import DType
 from samgraph.runtime import Session
 
+_NBYTES = attrgetter("nbytes")
 # The label of a point that counts as nothing: it fills up the shorter lists of a batch.
 ABSENT = -2
 
@@ -57,7 +60,7 @@ class Features:
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        return sum(buffer.nbytes for buffer in self.maps.values())
+        return sum(map(_NBYTES, self.maps.values()))
 
     def image(self, index: int) -> "Features":
         """Those of one image, [1, ...]; views."""
@@ -74,9 +77,6 @@ class DecoderPrompts:
     multimask: NDArray[np.bool_]  # [N]
     mask: Buffer | None = None
     has_mask: NDArray[np.bool_] | None = None  # [N]; all have one where it is omitted
-
-    def __len__(self) -> int:
-        return len(self.points)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +103,7 @@ class BankRead:
     """What N objects read of a memory bank: rows of its pages, in the order of attention."""
 
     pages: Buffer  # [rows, T, channels], as stored
+    stored: DType  # what they are stored as
     frames: NDArray[np.int64]  # [N, F] rows of `pages`
     slots: NDArray[np.int64]  # [N, F] rows of the temporal position encoding
     pointer_rows: Buffer  # [rows, C]
@@ -163,18 +164,9 @@ class SegmentationModel(Protocol):
     weights: Mapping[str, Array]
     session: Session
     graphs: Mapping[str, Any]
-
-    @property
-    def buffers(self) -> Buffers:
-        """What flows between its methods, and how it gets there."""
-
-    @property
-    def preprocessing(self) -> Preprocessing:
-        """How pixels become its input."""
-
-    @property
-    def memory_layout(self) -> MemoryLayout:
-        """What is remembered of an object on a frame."""
+    buffers: Buffers  # what flows between its methods, and how it gets there
+    preprocessing: Preprocessing
+    memory_layout: MemoryLayout
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:

@@ -7,6 +7,7 @@ outputs = compiled.run(x=array)
 
 import warnings
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,17 @@ from samgraph.runtime.options import CompileOptions
 
 _NEVER_KEPT = ("reference", "torch")  # engines whose programs are not worth keeping on disk
 
+_SHAPE = attrgetter("shape")
+
 
 class CompiledGraph:
     """A graph ready to run. `run` may be called from several threads at once."""
 
     def __init__(self, source: Graph, program: Program, session: "Session") -> None:
         self.source, self._program, self._session = source, program, session
-        self._dtypes = {value.name: value.type.dtype for value in source.inputs}
+        self._names = tuple(value.name for value in source.inputs)
+        self._dtypes = tuple(value.type.dtype for value in source.inputs)
+        self._buffers = session.buffers
         self._fitting: set[tuple[tuple[int, ...], ...]] = set()  # shapes that were found to fit
 
     def __repr__(self) -> str:
@@ -72,26 +77,41 @@ class CompiledGraph:
 
     def _check(self, given: dict[str, Any]) -> None:
         """Names, dtypes and shapes; what is still on the host is uploaded."""
-        if given.keys() != self._dtypes.keys():
+        if given.keys() != set(self._names):
             raise _wrong_names(self.source, given)
-        buffers = self._session.buffers
-        for name, dtype in self._dtypes.items():
-            value = given[name]
-            if not buffers.owns(value):
-                if not isinstance(value, np.ndarray) or value.dtype != numpy_dtype(dtype):
-                    raise _wrong_type(self.source, name, value)
-                given[name] = buffers.upload(value)
-            elif buffers.dtype(value) != dtype:
-                raise _wrong_type(self.source, name, value)
-        shapes = tuple(tuple(given[name].shape) for name in self._dtypes)
+        values = list(map(given.__getitem__, self._names))
+        if not self._buffers.fits(values, self._dtypes):
+            values = self._uploaded(values)
+            given.update(zip(self._names, values, strict=True))
+        shapes = tuple(map(_SHAPE, values))
         if shapes not in self._fitting:
-            bindings = bind(self.source.inputs, dict(zip(self._dtypes, shapes, strict=True)))
+            bindings = bind(self.source.inputs, dict(zip(self._names, shapes, strict=True)))
             check_lengths(self.source, bindings)
             self._fitting.add(shapes)
 
+    def _uploaded(self, values: list[Any]) -> list[Any]:
+        """The values with host arrays uploaded; raises for what fits no input."""
+        found, buffers = [], self._buffers
+        for name, value, dtype in zip(self._names, values, self._dtypes, strict=True):
+            on_host = not buffers.owns(value)
+            if on_host and not isinstance(value, np.ndarray):
+                raise _wrong_type(self.source, name, value)
+            actual = value.dtype == numpy_dtype(dtype) if on_host else buffers.dtype(value) == dtype
+            if not actual:
+                raise _wrong_type(self.source, name, value)
+            found.append(buffers.upload(value) if on_host else value)
+        return found
+
 
 class Session:
-    """Compiles graphs for one device with one set of options."""
+    """Compiles graphs for one device with one set of options.
+
+    Attributes:
+        options: How graphs are compiled.
+        buffers: What graphs take and give here, and how they get there.
+        attention_tokens: Memory tokens that keep the device busy; None where more always pay.
+        objects_at_once: The most objects that are worth running together.
+    """
 
     def __init__(self, device: str = "auto", options: CompileOptions | None = None) -> None:
         self.options = options or CompileOptions()
@@ -99,27 +119,17 @@ class Session:
         self._folder = default_cache_dir() if named is None else Path(named)
         memory = self._folder / "machine.json" if self.options.cache else None
         self._choice = choose(device, self.options, memory)
-        self._buffers = self._choice.engine.buffers
+        engine = self._choice.engine
+        self.buffers: Buffers = engine.buffers
+        self.attention_tokens, self.objects_at_once = (
+            engine.attention_tokens,
+            engine.objects_at_once,
+        )
 
     @property
     def reason(self) -> str:
         """What was chosen, and why, in one sentence."""
         return self._choice.reason
-
-    @property
-    def buffers(self) -> Buffers:
-        """What graphs take and give here, and how they get there."""
-        return self._buffers
-
-    @property
-    def attention_tokens(self) -> int | None:
-        """Memory tokens that keep the device busy; None where more always pay."""
-        return self._choice.engine.attention_tokens
-
-    @property
-    def objects_at_once(self) -> int:
-        """The most objects that are worth running together."""
-        return self._choice.engine.objects_at_once
 
     def optimise(self, graph: Graph, watch: Watch | None = None) -> Graph:
         """The graph after this session's passes; `watch` sees it after each."""

@@ -175,12 +175,12 @@ def test_what_stays_in_memory_does_not_grow_with_the_video() -> None:
     sizes = []
 
     for result in video.track():
-        kept = one.bank.nbytes + one.archive.nbytes + video.encoded.cache.nbytes
+        kept = one.bank.nbytes + one.archive.nbytes + video.encoded.nbytes
         sizes.append(kept + one.runs[False].nbytes)
         assert result.index < 60
 
     assert len(sizes) == 60
     assert max(sizes[30:]) <= max(sizes[:30]) * 1.02
     assert one.archive.nbytes <= 0.1 * (1 << 20)
-    assert video.encoded.cache.nbytes <= 1 << 20
+    assert video.encoded.nbytes <= 1 << 20
     assert len(one.bank.tracked) <= 35

@@ -1,7 +1,10 @@
 """One frame of tracking: objects together or alone, and what is computed once."""
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Container
+from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 import ml_dtypes
@@ -180,3 +183,27 @@ def test_a_mask_is_squeezed_onto_the_input_of_the_model() -> None:
     assert squeezed[:63, :63].all()
     assert not squeezed[65:].any()
     assert resize_mask(squeezed, 128) is squeezed
+
+
+def test_a_tracked_frame_is_one_straight_path() -> None:
+    """Few calls of few functions, with a full bank and nobody looking at the masks."""
+    video = open_video(tiny_model(), [scenes.frame(i % 10) for i in range(24)])
+    video.add(frame=0, object=1, points=[POINTS[0]])
+    results = video.track()
+    for _ in range(20):
+        next(results)
+    calls: Counter[str] = Counter()
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and "samgraph" in Path(code.co_filename).parts:
+            calls[f"{code.co_filename}:{code.co_qualname}"] += 1
+
+    sys.setprofile(watch)
+    try:
+        next(results)
+    finally:
+        sys.setprofile(None)
+
+    assert sum(calls.values()) <= 120
+    assert len(calls) <= 60, "\n".join(sorted(calls))

@@ -12,10 +12,8 @@ import openvino
 
 from samgraph.engines.protocol import MemoryUsage
 from samgraph.errors import EngineError
-from samgraph.graph.types import Array, numpy_dtype
+from samgraph.graph.types import Array
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
-
-_BF16 = numpy_dtype("bf16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +62,8 @@ class Stage:
         self.compiled = compiled
         self._inputs, self._outputs = plan.inputs, plan.outputs
         self._fixed = tuple(_fixed(port) for port in compiled.outputs)
+        types = [port.get_element_type() for port in compiled.inputs]
+        self._halves = [i for i, type in enumerate(types) if type == openvino.Type.bf16]
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run(self, values: dict[str, Array]) -> None:
@@ -75,22 +75,20 @@ class Stage:
             request = self._idle.get_nowait()
         except queue.Empty:
             request = self.compiled.create_infer_request()
-        arrays = [_tensor(values[name]) for name in self._inputs]
-        made = [None if fixed is None else np.empty(*fixed) for fixed in self._fixed]
-        for place, array in enumerate(made):
+        arrays: list[Any] = list(map(values.__getitem__, self._inputs))
+        for place in self._halves:  # numpy has no bf16 that OpenVINO knows
+            bits, shape = arrays[place].view(np.uint16), openvino.Shape(arrays[place].shape)
+            arrays[place] = openvino.Tensor(bits, shape, openvino.Type.bf16)
+        made: list[Array | None] = []
+        for place, fixed in enumerate(self._fixed):
+            array = None if fixed is None else np.empty(*fixed)
+            made.append(array)
             if array is not None:
                 request.set_output_tensor(place, openvino.Tensor(array, shared_memory=True))
         results = request.infer(arrays, share_inputs=True, share_outputs=True)
         for place, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
             values[name] = results[place].copy() if array is None else array
         self._idle.put(request)
-
-
-def _tensor(array: Array) -> Any:
-    """What OpenVINO takes for an array: numpy has no bf16 that it knows."""
-    if array.dtype != _BF16:
-        return array
-    return openvino.Tensor(array.view(np.uint16), openvino.Shape(array.shape), openvino.Type.bf16)
 
 
 def _fixed(port: Any) -> tuple[tuple[int, ...], Any] | None:
@@ -119,16 +117,16 @@ class OpenVinoProgram:
         values: dict[str, Array] = dict(inputs)
         for name in self._plan.turned_inputs:
             values[name] = values[name].transpose(CHANNELS_LAST)
-        values = {name: np.asarray(array, order="C") for name, array in values.items()}
+        for name, array in values.items():
+            values[name] = np.asarray(array, order="C")
         try:
             for stage in self._stages:
                 stage.run(values)
         except RuntimeError as error:
             raise EngineError("OpenVINO could not run the graph", got=first_line(error)) from error
-        found = {
-            name: values[value].copy() if shared else values[value]
-            for name, value, shared in self._outputs
-        }
+        found = {}
+        for name, value, is_shared in self._outputs:
+            found[name] = values[value].copy() if is_shared else values[value]
         for name in self._plan.turned_outputs:
             found[name] = found[name].transpose(CHANNELS_SECOND)
         return found

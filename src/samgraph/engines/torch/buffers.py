@@ -25,6 +25,11 @@ class TorchBuffers:
         """Our name for the dtype of a tensor."""
         return _NAMES.get(buffer.dtype)
 
+    def fits(self, values: Sequence[Any], dtypes: Sequence[DType]) -> bool:
+        """Whether all are tensors on this device, of these dtypes."""
+        pairs = zip(values, dtypes, strict=True)
+        return all(self.owns(value) and self.dtype(value) == dtype for value, dtype in pairs)
+
     def upload(self, array: Array) -> torch.Tensor:
         """A tensor on the device."""
         return to_tensor(array, self.device)

@@ -58,18 +58,10 @@ class Sam2Model(CompiledModel):
             options=options,
             traced=traced,
         )
+        self.preprocessing = Preprocessing(config.image_size)
+        tokens, channels = config.grid**2, config.memory_channels
+        self.memory_layout = MemoryLayout(tokens, channels, config.channels)
         self._no_masks: dict[int, Buffer] = {}  # by the number of prompts
-
-    @property
-    def preprocessing(self) -> Preprocessing:
-        """A square of the model's size, normalised as in ImageNet."""
-        return Preprocessing(self.config.image_size)
-
-    @property
-    def memory_layout(self) -> MemoryLayout:
-        """A token per cell of the grid."""
-        config = self.config
-        return MemoryLayout(config.grid**2, config.memory_channels, config.channels)
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -95,11 +87,13 @@ class Sam2Model(CompiledModel):
 
     def decode(self, features: Features, prompts: DecoderPrompts) -> DecodedObjects:
         """Prompts of any kind on features of one image, or of one image each."""
-        count, mask, has_mask = len(prompts), prompts.mask, prompts.has_mask
+        count, mask, has_mask = len(prompts.points), prompts.mask, prompts.has_mask
         if has_mask is None:
             has_mask = np.full(count, mask is not None)
-        repeat = self.buffers.repeat
-        maps = {n: repeat(x, count) if len(x) == 1 else x for n, x in features.maps.items()}
+        maps = dict(features.maps)
+        for name, buffer in features.maps.items():
+            if len(buffer) != count:  # one image for all prompts
+                maps[name] = self.buffers.repeat(buffer, count)
         found = self.run(
             "decode",
             **maps,
@@ -136,9 +130,8 @@ class Sam2Model(CompiledModel):
 
     def attend(self, features: Features, read: BankRead) -> Features:
         """The frame conditioned on what each object remembers: an embedding [N, C, E, E]."""
-        is_half = self.buffers.dtype(read.pages) == "bf16"
         found = self.run(
-            "attend_bank" if is_half else "attend_bank_fp32",
+            "attend_bank" if read.stored == "bf16" else "attend_bank_fp32",
             embedding=features.maps["embedding"],
             pages=read.pages,
             frames=read.frames,

@@ -69,8 +69,9 @@ class Archive:
         step = self._interval
         place = (frame - 1) // step * step if is_reverse else (frame // step + 1) * step
         position = Position(place, is_reverse, self._length)
-        if self._policy.keeps_mask(frame, position):
+        masks, pointers = self._policy.kept([frame], position)
+        if masks:
             return memory
-        if self._policy.keeps_pointer(frame, position):
+        if pointers:
             return Memory(None, memory.pointer)
         return None

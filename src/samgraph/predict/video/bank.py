@@ -9,7 +9,7 @@ Shapes: N objects, F frames, T tokens, Q pointers, C channels.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,10 +29,10 @@ PAGES = 8
 class Page:
     """A row of a pool, held for as long as somebody refers to this object."""
 
-    __slots__ = ("_pool", "row")
+    __slots__ = ("_pool", "nbytes", "row")
 
     def __init__(self, pool: "PagePool", row: int) -> None:
-        self._pool, self.row = pool, row
+        self._pool, self.row, self.nbytes = pool, row, pool.page_bytes
 
     def __del__(self) -> None:
         self._pool.free.append(self.row)
@@ -43,17 +43,12 @@ class Page:
         part: Buffer = self._pool.buffer[self.row : self.row + 1]
         return part
 
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes."""
-        return self._pool.page_bytes
-
 
 class PagePool:
     """A buffer whose rows are handed out one by one. It grows when all are taken."""
 
     def __init__(self, buffers: Buffers, shape: Sequence[int], dtype: DType) -> None:
-        self._buffers, self._shape, self._dtype = buffers, tuple(shape), dtype
+        self._buffers, self._shape, self.dtype = buffers, tuple(shape), dtype
         self.buffer = buffers.zeros((PAGES, *shape), dtype)
         self.page_bytes = self.buffer.nbytes // PAGES
         self.free = list(range(PAGES))
@@ -63,15 +58,18 @@ class PagePool:
         count = len(values)
         if len(self.free) < count:
             self._grow(count - len(self.free))
-        rows = [self.free.pop() for _ in range(count)]
+        rows, pages = [], []
+        for _ in range(count):
+            rows.append(row := self.free.pop())
+            pages.append(Page(self, row))
         self._buffers.write(self.buffer, rows, values)
-        return [Page(self, row) for row in rows]
+        return pages
 
     def _grow(self, wanted: int) -> None:
         """A larger buffer with the same rows, and free ones behind."""
         before = len(self.buffer)
         added = -(-wanted // PAGES) * PAGES
-        larger = self._buffers.zeros((before + added, *self._shape), self._dtype)
+        larger = self._buffers.zeros((before + added, *self._shape), self.dtype)
         self._buffers.write(larger, range(before), self.buffer)
         self.buffer = larger
         self.free += range(before, before + added)
@@ -105,24 +103,23 @@ class MemoryPool:
 
     def store(self, masks: Buffer, pointers: Buffer) -> list[Memory]:
         """Remember objects: mask memories [N, T, channels] and pointers [N, C]."""
-        pairs = zip(self.masks.store(masks), self.pointers.store(pointers), strict=True)
-        return [Memory(mask, pointer) for mask, pointer in pairs]
+        return list(map(Memory, self.masks.store(masks), self.pointers.store(pointers)))
 
     def read(self, recalled: Sequence["Recalled"]) -> BankRead:
         """What several objects read, whose memories have equal lengths."""
-        count = len(recalled)
+        frames, slots, pointers, times = zip(*recalled, strict=True)
         return BankRead(
             self.masks.buffer,
-            np.array([one.frames for one in recalled], np.int64),
-            np.array([one.slots for one in recalled], np.int64),
+            self.masks.dtype,
+            np.array(frames, np.int64),
+            np.array(slots, np.int64),
             self.pointers.buffer,
-            np.array([one.pointers for one in recalled], np.int64).reshape(count, -1),
-            np.array([one.times for one in recalled], np.float32).reshape(count, -1),
+            np.array(pointers, np.int64).reshape(len(recalled), -1),
+            np.array(times, np.float32).reshape(len(recalled), -1),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(NamedTuple):
     """What one object reads at a frame: pages and their time, in the order of attention."""
 
     frames: tuple[int, ...]  # F pages of mask memory
@@ -157,8 +154,10 @@ class MemoryBank:
             if page is not None:
                 frames.append(page.row)
                 slots.append(slot)
-        rows = [stores[prompted][frame].pointer.row for frame, _, prompted in selection.pointers]
-        times = [distance / selection.longest for _, distance, _ in selection.pointers]
+        rows, times = [], []
+        for frame, distance, is_prompted in selection.pointers:
+            rows.append(stores[is_prompted][frame].pointer.row)
+            times.append(distance / selection.longest)
         return Recalled(tuple(frames), tuple(slots), tuple(rows), tuple(times))
 
     def remember_prompted(self, frame: int, memory: Memory) -> None:
@@ -173,14 +172,17 @@ class MemoryBank:
 
         A mask that is dropped before its pointer comes back with it, once.
         """
+        masks: set[int] = set()
+        pointers: set[int] = set()
+        for position in positions:
+            kept = policy.kept(self.tracked, position)
+            masks |= kept[0]
+            pointers |= kept[1]
         dropped = []
         for frame, memory in list(self.tracked.items()):
-            if memory.mask is not None:
-                if any(policy.keeps_mask(frame, p) for p in positions):
-                    continue
+            if memory.mask is not None and frame not in masks:
                 dropped.append((frame, memory))
-            if not any(policy.keeps_pointer(frame, p) for p in positions):
-                del self.tracked[frame]
-            elif memory.mask is not None:
                 self.tracked[frame] = Memory(None, memory.pointer)
+            if frame not in masks and frame not in pointers:
+                del self.tracked[frame]
         return dropped

@@ -106,70 +106,43 @@ def prepare(frame: Rgb, how: Preprocessing) -> ReadyFrame:
     return ReadyFrame(frame, resize_video_frame(frame, how.size, mean=how.mean, std=how.std))
 
 
-class FeatureCache:
-    """Encoded frames by number, up to a size in bytes and a count; the least used go first.
+class EncodedFrames:
+    """The frames of a source, encoded, and kept up to a size in bytes and a count.
 
-    The count matters for small models: it bounds how long a video goes on filling the cache.
+    The least used go first; the last one is kept whatever its size. The count matters for small
+    models: it bounds how long a video goes on filling the cache.
     """
 
-    def __init__(self, megabytes: float) -> None:
+    def __init__(self, source: FrameSource, model: SegmentationModel, megabytes: float) -> None:
         if megabytes < 0:
             raise OptionError("a cache has no negative size", got=f"{megabytes} MB")
+        self._source, self.model = source, model
         self._limit = int(megabytes * MEGABYTE)
         self._kept: OrderedDict[int, Features] = OrderedDict()
-        self._bytes = 0
+        self.nbytes = 0
+
+    def __call__(self, index: int) -> Features:
+        """A frame, read and encoded if need be."""
+        kept = self.get(index)
+        if kept is not None:
+            return kept
+        return self.put(index, prepare(self._source.frame(index), self.model.preprocessing))
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    @property
-    def nbytes(self) -> int:
-        """How much is kept."""
-        return self._bytes
-
     def get(self, index: int) -> Features | None:
-        """The encoded frame, if it is kept."""
+        """A frame that is encoded already."""
         if index not in self._kept:
             return None
         self._kept.move_to_end(index)
         return self._kept[index]
 
-    def put(self, index: int, features: Features) -> None:
-        """Keep an encoded frame; the last one is kept whatever its size."""
-        self.drop(index)
-        self._kept[index] = features
-        self._bytes += features.nbytes
-        while len(self._kept) > 1 and (self._bytes > self._limit or len(self._kept) > MOST_FRAMES):
-            self._bytes -= self._kept.popitem(last=False)[1].nbytes
-
-    def drop(self, index: int) -> None:
-        """Forget one frame."""
-        if index in self._kept:
-            self._bytes -= self._kept.pop(index).nbytes
-
-
-class EncodedFrames:
-    """The frames of a source, encoded: from the cache where they are kept."""
-
-    def __init__(self, source: FrameSource, model: SegmentationModel, megabytes: float) -> None:
-        self._source, self.model = source, model
-        self.cache = FeatureCache(megabytes)
-
-    def __call__(self, index: int) -> Features:
-        """A frame, read and encoded if need be."""
-        return self.get(index) or self._encoded(index, None)
-
-    def get(self, index: int) -> Features | None:
-        """A frame that is encoded already."""
-        return self.cache.get(index)
-
     def put(self, index: int, ready: ReadyFrame) -> Features:
-        """Encode a frame that is at hand."""
-        return self.get(index) or self._encoded(index, ready)
-
-    def _encoded(self, index: int, ready: ReadyFrame | None) -> Features:
-        if ready is None:
-            ready = prepare(self._source.frame(index), self.model.preprocessing)
+        """Encode a frame that is at hand and is not kept, and keep it."""
         features = self.model.encode(ready.pixels[None])
-        self.cache.put(index, features)
+        self._kept[index] = features
+        self.nbytes += features.nbytes
+        while len(self._kept) > 1 and (self.nbytes > self._limit or len(self._kept) > MOST_FRAMES):
+            self.nbytes -= self._kept.popitem(last=False)[1].nbytes
         return features

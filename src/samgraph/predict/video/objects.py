@@ -85,11 +85,6 @@ class TrackedObject:
         self.tracked.pop(frame, None)
         self.runs.clear()
 
-    def kept(self, frame: int, is_reverse: bool) -> ObjectResult | None:
-        """The result of an earlier run that still holds."""
-        run = self.runs.get(is_reverse)
-        return None if run is None else run.kept.get(frame)
-
     def enter(self, frame: int, is_reverse: bool, *, is_missing: bool = False) -> Run:
         """Go on with the run in this direction, or begin another."""
         run = self.runs.get(is_reverse)

@@ -6,7 +6,7 @@
 `ReferencePolicy` is that of SAM 2.
 """
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -48,11 +48,8 @@ class MemoryPolicy(Protocol):
         A frame that is among both counts as prompted.
         """
 
-    def keeps_mask(self, frame: int, position: Position) -> bool:
-        """Whether the mask memory of a tracked frame is read at this position or later."""
-
-    def keeps_pointer(self, frame: int, position: Position) -> bool:
-        """The same for its pointer."""
+    def kept(self, frames: Iterable[int], position: Position) -> tuple[set[int], set[int]]:
+        """The tracked frames whose mask memory, and whose pointer, is read here or later."""
 
     def keeps_prompted(self, frame: int, position: Position, prompted: Collection[int]) -> bool:
         """Whether a prompted frame of the past may be read at this position or later."""
@@ -104,42 +101,48 @@ class ReferencePolicy:
     def choose(
         self, position: Position, prompted: Collection[int], tracked: Container[int]
     ) -> Selection:
-        """Prompted frames, then tracked ones from the oldest to the newest; then pointers."""
-        chosen = self._nearest(position.frame, prompted)
+        """Prompted frames, then tracked ones from the oldest to the newest; then pointers.
+
+        Pointers are those of prompted frames that are not in the future, then of tracked frames,
+        the nearest first.
+        """
+        now, back = position.frame, -1 if position.is_reverse else 1
+        chosen, last_slot = self._nearest(now, prompted), self.memory_frames - 1
         spare = set(prompted).difference(chosen)
-        last_slot, back = self.memory_frames - 1, -1 if position.is_reverse else 1
-        masks = [(frame, last_slot, True) for frame in chosen]
-        oldest = self._window_start(position)
-        for steps in range(last_slot, 1, -1):
-            frame = oldest + (last_slot - steps) * self.stride * back
+        masks, pointers = [], []
+        for frame in chosen:
+            masks.append((frame, last_slot, True))
+            if (now - frame) * back >= 0:
+                pointers.append((frame, (now - frame) * back, True))
+        start, most = self._window_start(position), self._most_pointers(position)
+        for steps in range(last_slot, 0, -1):
+            frame = start + (last_slot - steps) * self.stride * back if steps > 1 else now - back
             if frame in spare or (frame in tracked and frame not in prompted):
                 masks.append((frame, steps - 1, frame in spare))
-        frame = position.frame - back
-        if frame in spare or (frame in tracked and frame not in prompted):
-            masks.append((frame, 0, frame in spare))
-        return Selection(
-            tuple(masks),
-            self._pointers(position, chosen, prompted, tracked),
-            max(self._most_pointers(position) - 1, 1),
-        )
+        for steps in range(1, most):
+            frame = now - steps * back
+            if frame in spare or (frame in tracked and frame not in prompted):
+                pointers.append((frame, steps, frame in spare))
+        return Selection(tuple(masks), tuple(pointers), max(most - 1, 1))
 
-    def keeps_mask(self, frame: int, position: Position) -> bool:
-        """The last frame, and those the stride will still reach."""
-        back = -1 if position.is_reverse else 1
-        if (position.frame - frame) * back <= 1:
-            return True
-        return frame % self.stride == 0 and (frame - self._window_start(position)) * back >= 0
-
-    def keeps_pointer(self, frame: int, position: Position) -> bool:
-        """The frames within reach."""
-        back = -1 if position.is_reverse else 1
-        return (position.frame - frame) * back < self._most_pointers(position)
+    def kept(self, frames: Iterable[int], position: Position) -> tuple[set[int], set[int]]:
+        """The last frame and those the stride will still reach; pointers within reach."""
+        now, back = position.frame, -1 if position.is_reverse else 1
+        start, most = self._window_start(position), self._most_pointers(position)
+        masks, pointers = set(), set()
+        for frame in frames:
+            distance = (now - frame) * back
+            if distance <= 1 or (frame % self.stride == 0 and (frame - start) * back >= 0):
+                masks.add(frame)
+            if distance < most:
+                pointers.add(frame)
+        return masks, pointers
 
     def keeps_prompted(self, frame: int, position: Position, prompted: Collection[int]) -> bool:
         """All, unless their number is limited: then the nearest, and those still in the window."""
         if self.max_prompted is None or frame in self._nearest(position.frame, prompted):
             return True
-        return self.keeps_mask(frame, position) or self.keeps_pointer(frame, position)
+        return any(self.kept([frame], position))
 
     def _nearest(self, now: int, prompted: Collection[int]) -> list[int]:
         """The prompted frames to read: one before, one from now on, then whatever is nearest."""
@@ -164,25 +167,6 @@ class ReferencePolicy:
         if position.is_reverse:
             return -(-(now + 2) // stride) * stride + (steps - 2) * stride
         return (now - 2) // stride * stride - (steps - 2) * stride
-
-    def _pointers(
-        self,
-        position: Position,
-        chosen: Collection[int],
-        prompted: Container[int],
-        tracked: Container[int],
-    ) -> tuple[PointerRead, ...]:
-        """Prompted frames that are not in the future, then tracked ones, the nearest first."""
-        now, back = position.frame, -1 if position.is_reverse else 1
-        reads = [(f, (now - f) * back, True) for f in chosen if (now - f) * back >= 0]
-        for steps in range(1, self._most_pointers(position)):
-            frame = now - steps * back
-            if frame in prompted:
-                if frame not in chosen:
-                    reads.append((frame, steps, True))
-            elif frame in tracked:
-                reads.append((frame, steps, False))
-        return tuple(reads)
 
     def _most_pointers(self, position: Position) -> int:
         known = position.length

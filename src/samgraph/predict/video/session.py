@@ -81,8 +81,9 @@ class TrackingSession(ABC):
 
     def settle(self) -> None:
         """Put what was prompted since the last frame into memory."""
-        self._encode_waiting(None)
         for obj in self.states.values():
+            if obj.waiting:
+                self._encode_waiting(None)
             for frame, mask in list(obj.waiting.items()):
                 if mask is not None:
                     pointer = obj.answers[frame].pointer[None]
@@ -161,7 +162,9 @@ class TrackingSession(ABC):
         self, frame: int, is_reverse: bool, moving: Sequence[TrackedObject], features: Features
     ) -> dict[ObjectId, ObjectResult]:
         """Objects on the next frame."""
-        recalled = [self._recalled(obj, frame, is_reverse) for obj in moving]
+        recalled = []
+        for obj in moving:
+            recalled.append(self._recalled(obj, frame, is_reverse))  # noqa: PERF401
         found = step(self.model, features, self.pool, recalled, self.at_once)
         share = self._archive_bytes / len(self.states)
         results = {}

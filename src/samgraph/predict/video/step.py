@@ -13,6 +13,8 @@ Shapes: N objects, C channels, S image size, L mask size, P points, T memory tok
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,7 @@ CLAMP = 32.0
 FILLED_LOGIT = 0.1
 MASK_SCORE = 10.0
 NO_POINT = -1
+_LENGTHS = attrgetter("lengths")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,13 +73,13 @@ def step(
 ) -> list[tuple[Outcome, Memory]]:
     """Every object on the next frame, and what was remembered of it; `at_once` in one run."""
     found: list[tuple[Outcome, Memory] | None] = [None] * len(recalled)
-    for group in alike([one.lengths for one in recalled], at_once):
-        read = pool.read([recalled[i] for i in group])
+    for group in alike(list(map(_LENGTHS, recalled)), at_once):
+        read = pool.read(list(map(recalled.__getitem__, group)))
         decoded, masks = track_objects(model, features, read)
         memories = pool.store(masks, decoded.pointer)
         for i, outcome, memory in zip(group, outcomes_of(decoded), memories, strict=True):
             found[i] = outcome, memory
-    return [pair for pair in found if pair is not None]
+    return list(filter(None, found))
 
 
 def track_objects(
@@ -178,13 +181,13 @@ def without_holes(logits: Floats, largest: int) -> Floats:
 
 def outcomes_of(decoded: DecodedObjects) -> list[Outcome]:
     """What was found, object by object; views."""
-    masks, scores, ious, pointers = (
-        decoded.best_mask,
+    columns: Any = (
+        decoded.best_mask[:, 0],
         decoded.object_score,
         decoded.best_iou,
         decoded.pointer,
     )
-    return [Outcome(masks[i, 0], scores[i], ious[i], pointers[i]) for i in range(len(masks))]
+    return list(map(Outcome, *columns))
 
 
 def _unprompted(count: int) -> DecoderPrompts:

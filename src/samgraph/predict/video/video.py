@@ -36,7 +36,7 @@ from samgraph.predict.video.session import TrackingSession
 
 
 class Video(TrackingSession):
-    """A video with objects to be tracked. Made by `model.video`."""
+    """A video with objects to be tracked, on frames of `size_hw`. Made by `model.video`."""
 
     def __init__(
         self, source: FrameSource, model: SegmentationModel, options: VideoOptions
@@ -44,7 +44,7 @@ class Video(TrackingSession):
         length = source.length if options.length is None else options.length
         archive = options.archive_mb * MEGABYTE
         super().__init__(model, options, length, archive_bytes=archive)
-        self.source, self.is_going_back = source, False
+        self.source, self.size_hw, self.is_going_back = source, source.size_hw, False
         self.encoded = EncodedFrames(source, model, options.cache_mb)
         self.origin: str | None = None
         self._results_bytes = options.results_mb * MEGABYTE
@@ -63,11 +63,6 @@ class Video(TrackingSession):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    @property
-    def size_hw(self) -> tuple[int, int]:
-        """Height and width of the frames."""
-        return self.source.size_hw
 
     @property
     def damage(self) -> Damage:
@@ -167,11 +162,9 @@ class Video(TrackingSession):
         runs = [(begin, last, reverse)]
         if both and begin > 0:
             runs.append((begin - 1, 0, True))
-        return (
-            result
-            for first, final, is_reverse in runs
-            for result in self._run(first, final, is_reverse, logits, images)
-        )
+        if len(runs) == 1:
+            return self._run(*runs[0], logits, images)
+        return (result for run in runs for result in self._run(*run, logits, images))
 
     def first_frame(self, reverse: bool = False) -> int:
         """Where `track` starts: at the first prompted frame, or the last where the way is back."""
@@ -229,27 +222,30 @@ class Video(TrackingSession):
             image = ready.image if images else None
             if moving and features is None:
                 features = self.encoded.put(frame, ready)
-        runs = [obj.enter(frame, is_reverse) for obj in self.states.values()]
+        runs = {}
+        for name, obj in self.states.items():
+            runs[name] = obj.enter(frame, is_reverse)
         if features is not None:
             results |= self._track(frame, is_reverse, moving, features)
-        share = self._results_bytes / len(self.states)
-        if share and self.display.overlaps:
-            for name, run in zip(self.states, runs, strict=True):
-                if not results[name].is_prompted:
-                    run.keep(frame, results[name], share)
-        return self._result(frame, {name: results[name] for name in self.states}, image)
+        share = self._results_bytes / len(self.states) if self.display.overlaps else 0
+        ordered = {}
+        for name, run in runs.items():
+            ordered[name] = result = results[name]
+            if share and not result.is_prompted:
+                run.keep(frame, result, share)
+        return self._result(frame, ordered, image)
 
     def _known_on(
         self, frame: int, is_reverse: bool, logits: bool
     ) -> tuple[dict[ObjectId, ObjectResult], list[TrackedObject]]:
         """What need not be computed, and the objects that must be."""
-        results = self._prompted_on(frame)
-        moving = []
+        results, moving = {}, []
         for name, obj in self.states.items():
-            if name in results:
-                continue
-            kept = obj.kept(frame, is_reverse) if self.display.overlaps else None
-            if kept is None or (logits and kept.logits is None):
+            run = obj.runs.get(is_reverse) if self.display.overlaps else None
+            kept = None if run is None else run.kept.get(frame)
+            if frame in obj.answers:
+                results[name] = ObjectResult.of(name, obj.answers[frame], is_prompted=True)
+            elif kept is None or (logits and kept.logits is None):
                 moving.append(obj)
             else:
                 results[name] = kept
