@@ -48,6 +48,16 @@ class Sam2Config:
     rope_theta: float = 10000.0
     max_pointers: int = 16
 
+    # where memory attention adds positions, and whether the angles of RoPE repeat for every frame
+    pos_enc_at_attn: bool = False
+    pos_enc_at_cross_attn_queries: bool = False
+    pos_enc_at_cross_attn_keys: bool = True
+    rope_k_repeat: bool = True
+
+    # epsilon of the norms: of Hiera and of images, and of the two transformers
+    norm_eps: float = 1e-6
+    transformer_norm_eps: float = 1e-5
+
     # the four switches of SAM 2.1
     hidden_object_embedding: bool = True
     pointer_time: bool = True
@@ -102,6 +112,8 @@ def _problems(config: Sam2Config) -> list[str]:
         found.append("memory heads or channels do not divide the channels")
     if not 0 <= config.mask_blur <= 16:
         found.append(f"a mask blur of {config.mask_blur} is not within 0 and 16 pixels")
+    if not (0 < config.norm_eps < 1 and 0 < config.transformer_norm_eps < 1):
+        found.append("the epsilon of a norm is not between 0 and 1")
     if config.channels // 2 % config.decoder_heads:
         found.append("decoder heads do not divide half the channels")
     return found

@@ -5,8 +5,8 @@
     memory_encoder     embedding, mask -> memory of a frame
     memory_attention   embedding, memories, pointers -> embedding that remembers
     mask_prompt        a full-size mask -> low-resolution logits and what the decoder reads
-    prepare_image      embedding -> what the decoder wants of an image, whatever the prompt
-    decode_prepared    a prepared image, many points -> masks, scores: clicks on a still image
+    prepare_image      embedding -> what the decoder needs of a still image, whatever the prompt
+    decode_prepared    a prepared image, many points -> masks, scores
 
 Lengths that change from call to call are symbols: B images, N prompts or objects, P points,
 F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mask size.
@@ -22,14 +22,16 @@ from samgraph.models.sam2 import (
     memory_bank,
     memory_encoder,
     prompts,
-    two_way,
 )
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.hiera import hiera
 from samgraph.models.sam2.layers import conv2d, to_image, to_tokens
 from samgraph.models.sam2.neck import neck
 from samgraph.models.sam2.positions import sine_grid
+from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
+from samgraph.passes.hoist_shared import hoist_shared
 
+FEATURES = ("embedding", "fine_0", "fine_1")
 HIDDEN_LOGIT = -1024.0
 
 
@@ -54,8 +56,8 @@ def decode(config: Sam2Config) -> Graph:
 
     `no_memory` says where the embedding comes straight from the encoder; `has_mask` where `mask`
     counts; `multimask` where the answer is to be one of masks 1 to 3. Outputs: masks, ious and
-    stability of all four; object_score; best_mask (-1024 where the object is hidden), best_iou
-    and pointer of the answer.
+    stability of all four; object_score; best_mask (-1024 where the object is occluded or absent),
+    best_iou and pointer of the answer.
     """
     builder = Builder("decode")
     C, L = config.channels, config.mask_size
@@ -77,10 +79,10 @@ def decode(config: Sam2Config) -> Graph:
         at / "sam_mask_decoder",
         config,
         image,
-        mask_decoder.fine_cells(config, fine_0, fine_1),
+        (fine_0, fine_1),
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
-        prompts.hidden(labels, mask_decoder.OUTPUT_TOKENS),
+        prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
     )
     return builder.finish(_answers(builder, config, decoded, flags["multimask"]))
 
@@ -90,18 +92,18 @@ def _answers(
 ) -> dict[str, Tensor]:
     """The four masks, and what tracking keeps of the best."""
     at, C, N = builder.scope(), config.channels, symbol("N")
-    steadiness = mask_decoder.stability(decoded.masks)
-    best = mask_decoder.best_place(decoded, multimask, steadiness)[:, None]
+    stability = mask_decoder.stability(decoded.masks)
+    best = mask_decoder.best_index(decoded, multimask, stability)[:, None]
     seen = decoded.object_score > 0.0
     best_mask = ops.gather(decoded.masks, best, 1, batch=1)
-    # Differs from nothing: when mask 0 is unstable, its token still makes the pointer.
-    token_place = ops.where(multimask[:, None], best, 0)
-    token = ops.gather(decoded.tokens, token_place, 1, batch=1)[:, 0]
+    # As in the original, mask 0 makes the pointer even where it is unstable and replaced.
+    token_index = ops.where(multimask[:, None], best, 0)
+    token = ops.gather(decoded.tokens, token_index, 1, batch=1)[:, 0]
     pointer = mask_decoder.pointer(at, config, token)
     return {
         "masks": decoded.masks,
         "ious": decoded.ious,
-        "stability": steadiness,
+        "stability": stability,
         "object_score": decoded.object_score,
         "best_mask": ops.where(seen.reshape(N, 1, 1, 1), best_mask, HIDDEN_LOGIT),
         "best_iou": ops.gather(decoded.ious, best, 1, batch=1),
@@ -109,52 +111,20 @@ def _answers(
     }
 
 
-def prepare_image(config: Sam2Config) -> Graph:
-    """What `encode_image` gives of still images -> what `decode_prepared` takes of each.
-
-    Whatever does not depend on the prompt: the embedding with no memory and no mask added, as
-    cells; its projections for the first layer of the decoder; the finer maps in the same order.
-    """
-    builder = Builder("prepare_image")
-    embedding, fine_0, fine_1 = _features(builder, config, "B")
-    at = builder.scope()
-    encoder = at / "sam_prompt_encoder"
-    no_memory = at.weight("no_mem_embed", 1, 1, config.channels)
-    image = to_tokens(embedding) + no_memory + prompts.no_mask(encoder, config)
-    projected = two_way.project(
-        at / "sam_mask_decoder" / "transformer",
-        config,
-        image,
-        prompts.dense_positions(encoder, config),
-    )
-    cells_0, cells_1 = mask_decoder.fine_cells(config, fine_0, fine_1)
-    return builder.finish(
-        image=image,
-        keys=projected.keys,
-        values=projected.values,
-        queries=projected.queries,
-        cells_0=cells_0,
-        cells_1=cells_1,
-    )
-
-
-def decode_prepared(config: Sam2Config) -> Graph:
-    """Points on one prepared image -> four masks for each of N prompts.
+def decode_points(config: Sam2Config) -> Graph:
+    """Points on one still image, embedding [1, C, E, E] -> four masks for each of N prompts.
 
     As `decode` with `no_memory` and without `mask`; outputs masks, ious, stability, object_score.
     """
-    builder = Builder("decode_prepared")
-    C, cells = config.channels, config.grid**2
-    image = builder.input("image", f"f32[1,{cells},{C}]")
-    projected = two_way.Projected(
-        *(builder.input(name, f"f32[1,{cells},{C // 2}]") for name in ("keys", "values", "queries"))
-    )
-    fine_0 = builder.input("cells_0", f"f32[1,{16 * cells},{C // 8}]")
-    fine_1 = builder.input("cells_1", f"f32[1,{4 * cells},{C // 4}]")
+    builder = Builder("decode_points")
+    embedding, *fine = _features(builder, config, "1")
     points = builder.input("points", "f32[N,P,2]")
     labels = builder.input("labels", "i64[N,P]")
-    at = builder.scope()
+    at, N = builder.scope(), symbol("N")
     encoder = at / "sam_prompt_encoder"
+    no_memory = at.weight("no_mem_embed", 1, 1, config.channels)
+    image = to_tokens(embedding) + no_memory + prompts.no_mask(encoder, config)
+    image, fine_0, fine_1 = (ops.expand(x, N, *x.shape[1:]) for x in (image, *fine))
     decoded = mask_decoder.decode(
         at / "sam_mask_decoder",
         config,
@@ -162,8 +132,7 @@ def decode_prepared(config: Sam2Config) -> Graph:
         (fine_0, fine_1),
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
-        prompts.hidden(labels, mask_decoder.OUTPUT_TOKENS),
-        projected,
+        prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
     )
     return builder.finish(
         masks=decoded.masks,
@@ -173,8 +142,24 @@ def decode_prepared(config: Sam2Config) -> Graph:
     )
 
 
+def prepare_image(config: Sam2Config) -> Graph:
+    """The part of `decode_points` that depends on the image alone: run once for an image."""
+    return _prepared(config)[0]
+
+
+def decode_prepared(config: Sam2Config) -> Graph:
+    """The rest of `decode_points`: what `prepare_image` gives, and points -> masks."""
+    return _prepared(config)[1]
+
+
+def _prepared(config: Sam2Config) -> tuple[Graph, Graph]:
+    """`decode_points` in two. The finer maps are put in the order of the upscaled cells first."""
+    graph = conv_transpose_to_linear(decode_points(config))
+    return hoist_shared(graph, FEATURES, names=("prepare_image", "decode_prepared"))
+
+
 def _features(builder: Builder, config: Sam2Config, count: str) -> tuple[Tensor, Tensor, Tensor]:
-    """The three maps of the image encoder as inputs: embedding, fine_0, fine_1."""
+    """The three maps of the image encoder as inputs (`FEATURES`)."""
     C, E, L = config.channels, config.grid, config.mask_size
     return (
         builder.input("embedding", f"f32[{count},{C},{E},{E}]"),
@@ -228,10 +213,10 @@ def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
     """
     builder = Builder("memory_attention")
     C, E, T = config.channels, config.grid, config.grid**2
-    N, F = symbol("N"), symbol("F")
+    N, F = symbol("N"), symbol("F") if config.rope_k_repeat else 1
     embedding = builder.input("embedding", f"f32[{images},{C},{E},{E}]")
-    frames = builder.input("memory", f"f32[N,F,{T},{config.memory_channels}]")
-    slots = builder.input("slots", "i64[N,F]")
+    frames = builder.input("memory", f"f32[N,{F},{T},{config.memory_channels}]")
+    slots = builder.input("slots", f"i64[N,{F}]")
     pointers = builder.input("pointers", f"f32[N,Q,{C}]")
     times = builder.input("pointer_times", "f32[N,Q]")
     at = builder.scope()
@@ -244,12 +229,12 @@ def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
         ],
         axis=1,
     )
-    place = builder.constant(sine_grid(C, E, E).reshape(1, C, T).transpose(0, 2, 1))
-    current = memory_attention.with_position(to_tokens(embedding), place)
+    grid_position = builder.constant(sine_grid(C, E, E).reshape(1, C, T).transpose(0, 2, 1))
     x = memory_attention.memory_attention(
         at / "memory_attention",
         config,
-        current,
+        to_tokens(embedding),
+        grid_position,
         memory,
         position,
         tokens.shape[1],

@@ -20,10 +20,10 @@ def layer_norm(at: Scope, x: Tensor, *, eps: float) -> Tensor:
     return ops.layer_norm(x, at.weight("weight", C), at.weight("bias", C), eps=eps)
 
 
-def layer_norm_2d(at: Scope, x: Tensor) -> Tensor:
+def layer_norm_2d(at: Scope, x: Tensor, *, eps: float = 1e-6) -> Tensor:
     """Normalisation over channels at each pixel: [N, C, H, W] -> [N, C, H, W]."""
     C = width(x, axis=1)
-    return ops.layer_norm_2d(x, at.weight("weight", C), at.weight("bias", C), eps=1e-6)
+    return ops.layer_norm_2d(x, at.weight("weight", C), at.weight("bias", C), eps=eps)
 
 
 def conv2d(
@@ -33,6 +33,12 @@ def conv2d(
     weight = at.weight("weight", out, width(x, axis=1), kernel, kernel)
     bias = at.weight("bias", out)
     return ops.conv2d(x, weight, bias, stride=(stride, stride), padding=(padding, padding))
+
+
+def conv_transpose2d(at: Scope, x: Tensor, out: int, kernel: int) -> Tensor:
+    """A transposed convolution, its stride its kernel k: [N, C, H, W] -> [N, out, k*H, k*W]."""
+    weight = at.weight("weight", width(x, axis=1), out, kernel, kernel)
+    return ops.conv_transpose2d(x, weight, at.weight("bias", out), stride=(kernel, kernel))
 
 
 def mlp(at: Scope, x: Tensor, widths: Sequence[int], *, gelu: bool = False) -> Tensor:

@@ -10,20 +10,17 @@ from samgraph.errors import GraphError
 from samgraph.graph import Array, Graph
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.graphs import TRACES, UNREAD
-from samgraph.models.sam2.split import SplitMemoryAttention
 from samgraph.passes.specialise import specialise
 from samgraph.runtime import CompiledGraph, CompileOptions, Session
 
 # Prompts and decoder lose masks in bf16 (0.88 to 0.92 IoU), so they never run in it.
 ALWAYS_FP32 = frozenset(("decode", "mask_prompt", "prepare_image", "decode_prepared"))
-Runnable = CompiledGraph | SplitMemoryAttention
 # Most calls are of one image, prompt or object. An engine runs a fixed size faster, so these
 # graphs also exist for one: the symbol, and the input whose first axis tells.
 FOR_ONE = {
     "image_encoder": ("B", "image"),
     "decode": ("N", "points"),
     "memory_encoder": ("N", "mask"),
-    "prepare_image": ("B", "embedding"),
     "decode_prepared": ("N", "points"),
 }
 
@@ -47,7 +44,7 @@ class Sam2Model:
         exact = replace(options, precision="fp32")
         self._exact = self.session if exact == options else Session(device, exact)
         self._traced: dict[str, Graph] = dict(traced or {})
-        self._compiled: dict[str, Runnable] = {}
+        self._compiled: dict[str, CompiledGraph] = {}
         self._lock = threading.Lock()
         self.graphs = GraphTable(self)
 
@@ -62,7 +59,7 @@ class Sam2Model:
             self._traced[name] = TRACES[name](self.config)
         return self._traced[name]
 
-    def compiled(self, name: str, *, for_one: bool = False) -> Runnable:
+    def compiled(self, name: str, *, for_one: bool = False) -> CompiledGraph:
         """The graph called `name`, ready to run; `for_one` is its version for a batch of one."""
         key = f"{name} for one" if for_one else name
         with self._lock:
@@ -91,26 +88,21 @@ class Sam2Model:
         missing = {name: np.zeros((1, 1, width), np.float32) for name in UNREAD}
         return missing | self.weights
 
-    def _compile(self, name: str, for_one: bool) -> Runnable:
+    def _compile(self, name: str, for_one: bool) -> CompiledGraph:
         session = self.session_for(name)
-        split = session.options.chosen_profile.stages == "split"
-        if name == "memory_attention" and split:
-            return SplitMemoryAttention(
-                self.config, lambda graph: session.compile(graph, self.weights)
-            )
         graph = self.graph(name)
         if for_one:
             graph = specialise(graph, {FOR_ONE[name][0]: 1})
         return session.compile(graph, self.weights)
 
 
-class GraphTable(Mapping[str, Runnable]):
+class GraphTable(Mapping[str, CompiledGraph]):
     """The model's graphs by name, compiled when they are first asked for."""
 
     def __init__(self, model: Sam2Model) -> None:
         self._model = model
 
-    def __getitem__(self, name: str) -> Runnable:
+    def __getitem__(self, name: str) -> CompiledGraph:
         return self._model.compiled(name)
 
     def __iter__(self) -> Iterator[str]:
