@@ -19,6 +19,7 @@ Source = str | os.PathLike[str] | Mapping[str, Any]
 ConfigLike = str | Sam2Config | Mapping[str, Any]
 
 _CONFIG_KEY = "samgraph.config"
+_ONLY_IN_2_1 = ("no_obj_embed_spatial", "obj_ptr_tpos_proj.weight", "obj_ptr_tpos_proj.bias")
 _SUFFIXES = (".pt", ".pth", ".safetensors", ".bin", ".ckpt")
 
 
@@ -117,9 +118,9 @@ def _found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...
     trunk = "image_encoder.trunk."
     background = shapes.get(f"{trunk}pos_embed", (0, 0, 0, 0))
     blocks = {key.split(".")[3] for key in shapes if key.startswith(f"{trunk}blocks.")}
-    hidden = "no_obj_embed_spatial" in shapes
+    is_2_1 = any(name in shapes for name in _ONLY_IN_2_1)  # any: one of them may be missing
     width = background[1] if len(background) == 4 else 0
-    return (width, len(blocks), tuple(background[2:]), hidden)
+    return (width, len(blocks), tuple(background[2:]), is_2_1)
 
 
 def _check(found: Checkpoint, config: Sam2Config, traced: Mapping[str, Graph]) -> None:
