@@ -12,7 +12,7 @@ Lengths that change from call to call are symbols: B images, N prompts or object
 F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mask size.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from samgraph import ops
 from samgraph.graph import Builder, Graph, Tensor, symbol
@@ -155,7 +155,7 @@ def decode_prepared(config: Sam2Config) -> Graph:
 def _prepared(config: Sam2Config) -> tuple[Graph, Graph]:
     """`decode_points` in two. The finer maps are put in the order of the upscaled cells first."""
     graph = conv_transpose_to_linear(decode_points(config))
-    return hoist_shared(graph, FEATURES, names=("prepare_image", "decode_prepared"))
+    return hoist_shared(graph, FEATURES, names=_OF_ONE)
 
 
 def _features(builder: Builder, config: Sam2Config, count: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -251,14 +251,22 @@ TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
     "prepare_image": prepare_image,
     "decode_prepared": decode_prepared,
 }
+_OF_ONE = ("prepare_image", "decode_prepared")  # both are cut from one computation
 # In the checkpoints, and read by nothing: SAM 2 adds `no_mem_embed` to the features instead.
 UNREAD = ("no_mem_pos_enc",)
+
+
+def trace_graphs(config: Sam2Config, names: Iterable[str] = TRACES) -> dict[str, Graph]:
+    """Graphs by name; with one of those that are cut from one computation comes the other."""
+    wanted = dict.fromkeys(names)
+    pair = dict(zip(_OF_ONE, _prepared(config), strict=True)) if wanted.keys() & _OF_ONE else {}
+    return {name: TRACES[name](config) for name in wanted if name not in pair} | pair
 
 
 def weight_shapes(config: Sam2Config) -> dict[str, tuple[int, ...]]:
     """The name and shape of every tensor of a checkpoint for this config."""
     shapes: dict[str, tuple[int, ...]] = {}
-    for trace in TRACES.values():
-        for value in trace(config).params:
+    for graph in trace_graphs(config).values():
+        for value in graph.params:
             shapes[value.name] = tuple(int(str(dim)) for dim in value.type.shape)
     return shapes | dict.fromkeys(UNREAD, (1, 1, config.channels))

@@ -81,7 +81,7 @@ def block(at: Scope, config: Sam2Config, x: Tensor, stage: int, window: int, poo
 def attention(at: Scope, x: Tensor, channels: int, heads: int, pools: bool) -> Tensor:
     """Attention inside each window: [n, T, C] or, to pool, [n, 4, T/4, C] -> [n, T or T/4, C].
 
-    The order of its tokens is all the same to it, so that pooled windows stay in quads.
+    Attention does not depend on the order of its tokens, so pooled windows stay in quads.
     """
     q, k, v = projections(at / "qkv", x, channels)
     if pools:
@@ -91,7 +91,7 @@ def attention(at: Scope, x: Tensor, channels: int, heads: int, pools: bool) -> T
 
 
 def projections(at: Scope, x: Tensor, channels: int) -> list[Tensor]:
-    """Queries, keys and values; the checkpoint has their three maps as one."""
+    """Queries, keys and values; the checkpoint has their three layers as one."""
     weight, bias = at.weight("weight", 3 * channels, width(x)), at.weight("bias", 3 * channels)
     parts = [slice(i * channels, (i + 1) * channels) for i in range(3)]
     return [ops.linear(x, weight[part], bias[part]) for part in parts]

@@ -1,4 +1,4 @@
-"""The words the model is written in: layers whose weights come from a scope.
+"""The layers the model is written in, whose weights come from a scope.
 
 Shapes: ... any leading axes, C channels, T tokens, N images, H W grid.
 """
@@ -10,7 +10,7 @@ from samgraph.graph import Scope, Tensor
 
 
 def linear(at: Scope, x: Tensor, out: int) -> Tensor:
-    """A learned affine map: [..., C] -> [..., out]."""
+    """A linear layer: [..., C] -> [..., out]."""
     return ops.linear(x, at.weight("weight", out, width(x)), at.weight("bias", out))
 
 
@@ -42,7 +42,7 @@ def conv_transpose2d(at: Scope, x: Tensor, out: int, kernel: int) -> Tensor:
 
 
 def mlp(at: Scope, x: Tensor, widths: Sequence[int], *, gelu: bool = False) -> Tensor:
-    """Linear maps with an activation between: [..., C] -> [..., widths[-1]]."""
+    """Linear layers with an activation between: [..., C] -> [..., widths[-1]]."""
     for i, out in enumerate(widths):
         x = linear(at / "layers" / i, x, out)
         if i < len(widths) - 1:

@@ -11,7 +11,7 @@ from samgraph.checkpoint.builtin import built_in_path, is_built_in
 from samgraph.errors import CheckpointError, OptionError
 from samgraph.graph import Graph
 from samgraph.models.sam2.config import CONFIGS, Sam2Config, find_config, from_json
-from samgraph.models.sam2.graphs import TRACES, UNREAD, weight_shapes
+from samgraph.models.sam2.graphs import UNREAD, trace_graphs, weight_shapes
 from samgraph.models.sam2.model import Sam2Model
 from samgraph.runtime import CompileOptions
 
@@ -48,7 +48,7 @@ def load_model(
         chosen = chosen.at_size(image_size)
     traced: dict[str, Graph] = {}
     if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
-        traced = {name: trace(chosen) for name, trace in TRACES.items()}
+        traced = trace_graphs(chosen)
         _check(found, chosen, traced)
     weights = checkpoint.as_float32(found).tensors
     return Sam2Model(chosen, weights, device=device, options=options, traced=traced)

@@ -9,7 +9,7 @@ import numpy as np
 from samgraph.errors import GraphError
 from samgraph.graph import Array, Graph
 from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.graphs import TRACES, UNREAD
+from samgraph.models.sam2.graphs import TRACES, UNREAD, trace_graphs
 from samgraph.passes.specialise import specialise
 from samgraph.runtime import CompiledGraph, CompileOptions, Session
 
@@ -56,7 +56,7 @@ class Sam2Model:
         if name not in TRACES:
             raise GraphError(f"there is no graph `{name}`", expected=", ".join(TRACES))
         if name not in self._traced:
-            self._traced[name] = TRACES[name](self.config)
+            self._traced |= trace_graphs(self.config, [name])
         return self._traced[name]
 
     def compiled(self, name: str, *, for_one: bool = False) -> CompiledGraph:
