@@ -22,10 +22,12 @@ from samgraph.models.sam2 import mask_decoder, prompts
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import (
     conv2d,
+    conv_transpose2d,
     layer_norm,
     layer_norm_2d,
     linear,
     mlp,
+    to_image,
     to_tokens,
     width,
 )
@@ -145,10 +147,11 @@ def decode_graph(config: Sam2Config = CONFIG) -> Graph:
         ops.pad(hidden, (0, 5), (0, 0)).reshape(N, 1, 1, labels.shape[1] + 5),
     )
     up = decoder / "output_upscaling"
-    canvas = ops.gelu(layer_norm(up / 1, mask_decoder.grow(up / 0, seen, C // 4), eps=1e-6))
-    canvas = ops.gelu(mask_decoder.grow(up / 3, canvas, C // 8))
+    upscaled = conv_transpose2d(up / 0, to_image(seen, E, E), C // 4, 2)
+    upscaled = ops.gelu(layer_norm_2d(up / 1, upscaled))
+    upscaled = ops.gelu(conv_transpose2d(up / 3, upscaled, C // 8, 2))
     return builder.finish(
-        masks=mask_decoder.paint(decoder, config, tokens[:, 1:5], canvas),
+        masks=mask_decoder.predict_masks(decoder, config, tokens[:, 1:5], upscaled),
         ious=mlp(decoder / "iou_prediction_head", tokens[:, 0], (256, 256, 4)),
     )
 

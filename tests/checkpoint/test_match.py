@@ -63,6 +63,18 @@ def test_a_checkpoint_without_memory_says_so() -> None:
     assert "it has no video memory" in refusal("sam2.1-tiny", found)
 
 
+@pytest.mark.parametrize("name", ["maskmem_tpos_enc", "obj_ptr_proj.layers.0.weight"])
+def test_one_missing_tensor_of_the_memory_is_just_missing(name: str) -> None:
+    found = dict(TINY)
+    del found[name]
+
+    message = refusal("sam2.1-tiny", found)
+
+    assert f"missing:    `{name}`\n" in message
+    assert "no video memory" not in message
+    assert "closest to `sam2.1-tiny`" in message
+
+
 def test_nothing_in_common_gives_no_guess() -> None:
     assert "hint" not in refusal("sam2.1-tiny", {"x": (1,)})
     assert best_match({"x": (1,)}, {}) is None

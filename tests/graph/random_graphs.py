@@ -240,7 +240,90 @@ def _enlarged(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
     return ops.sin(image.reshape(-1, channels, _width(x)))
 
 
+def _cross_attention(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
+    """Few queries of many projected keys, or many projected queries of few keys."""
+    if len(x.shape) != 3:
+        return x
+    C, heads = _width(x), pick(draw, (1, 2))
+    inner = pick(draw, (2 * heads * C, 2 * heads * C, heads))
+    few = ops.reduce(ops.sin(x), (1,), how="mean", keep=True)
+
+    def project(y: Tensor, out: int) -> Tensor:
+        bias = _weight(builder, out, dtype=x.dtype) if flag(draw) else None
+        return ops.linear(y, _weight(builder, out, _width(y), dtype=x.dtype), bias)
+
+    scale, mask = pick(draw, (0.3, 1.0)), None
+    if flag(draw):
+        q = project(few, inner) if flag(draw) else ops.tile(few, 1, 1, inner)[..., :inner]
+        y = ops.attention(
+            q, project(x, inner), project(ops.cos(x), inner), heads=heads, scale=scale
+        )
+        return project(y, C) + x
+    if flag(draw):
+        mask = few[:, :, None, :1] if flag(draw) else few[:, None, :, :1]
+    q, k, v = project(x, inner), project(few, inner), project(few, inner)
+    if flag(draw):
+        q = ops.expand(ops.reduce(q, (0,), how="max", keep=True), *q.shape)
+    return project(ops.attention(q, k, v, mask, heads=heads, scale=scale), C)
+
+
+def _upscaled(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
+    """Transposed convolutions with kernel = stride, with finer maps, and a product at the end."""
+    H, W = pick(draw, ((1, 1), (2, 2), (1, 4)))
+    out, C = 3, _width(x) // (H * W)
+    if _width(x) != C * H * W:
+        return x
+    image = ops.transpose(x.reshape(-1, H, W, C), 0, 3, 1, 2)
+    for _ in range(number(draw, 1, 2)):
+        bias = _weight(builder, out, dtype=x.dtype) if flag(draw) else None
+        kernel = pick(draw, ((2, 2), (1, 3)))
+        weight = _weight(builder, _channels(image), out, *kernel, dtype=x.dtype)
+        image = ops.conv_transpose2d(image, weight, bias, stride=kernel)
+        if flag(draw):
+            fine = _weight(builder, 1, *map(_known, image.shape[1:]), dtype=x.dtype)
+            image = image + fine if flag(draw) else fine * image
+        if flag(draw):
+            scale, shift = (_weight(builder, out, dtype=x.dtype) for _ in range(2))
+            image = ops.gelu(ops.layer_norm_2d(image, scale, shift, eps=1e-2) * 2)
+    N, _, height, width = image.shape
+    if flag(draw):
+        flat = image.reshape(N, out, height * width)
+        nets = _weight(builder, 1, 2, out, dtype=x.dtype)
+        image = ops.matmul(nets, flat).reshape(N, 2, height, width)
+    return ops.sin(image).reshape(*x.shape[:-1], -1)
+
+
+def _channels(image: Tensor) -> int:
+    return _known(image.shape[1])
+
+
+def _known(dim: Dim) -> int:
+    return int(str(dim))
+
+
+def _shared(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
+    """Something that is the same for the whole batch, computed for each row of it."""
+    if len(x.shape) != 3:
+        return x
+    one = ops.expand(ops.reduce(x, (0,), how="mean", keep=True), *x.shape)
+    one = pick(draw, (_norm, _linear, _activation, _movement))(draw, builder, one)
+    C = _width(x)
+    k, v = (ops.linear(one, _weight(builder, C, _width(one), dtype=x.dtype)) for _ in range(2))
+    if len(k.shape) != 3:
+        return ops.sin(one)
+    y = ops.attention(x, k, v, heads=1, scale=0.5)
+    if flag(draw):
+        images = y.reshape(-1, 1, 1, C), ops.reduce(y, (0, 1), how="max").reshape(1, 1, 1, C)
+        weight = _weight(builder, C, C, 1, 1, dtype=x.dtype)
+        many, few = (ops.conv2d(ops.transpose(z, 0, 3, 1, 2), weight) for z in images)
+        y = ops.transpose(few + many, 0, 2, 3, 1).reshape(*x.shape)
+    return y + ops.sin(v) if flag(draw) else ops.where(x < 0.5, v, y)
+
+
 STEPS: tuple[Step, ...] = (
+    _cross_attention,
+    _upscaled,
+    _shared,
     _through_the_middle,
     _enlarged,
     _pointwise,
@@ -249,9 +332,34 @@ STEPS: tuple[Step, ...] = (
 )  # fmt: skip
 
 
+# What a pass looks for that few graphs have.
+FOR_PASS: dict[str, tuple[Step, ...]] = {
+    "absorb_key_projection": (_cross_attention,),
+    "absorb_query_projection": (_cross_attention,),
+    "absorb_scale": (_residual,),
+    "absorb_value_projection": (_narrow_value,),
+    "conv_transpose_to_linear": (_upscaled,),
+    "fuse_attention": (_attention,),
+    "fuse_linear_activation": (_linear,),
+    "merge_linears": (_through_the_middle,),
+    "merge_projections": (_projections,),
+    "pixels_to_channels": (_enlarged,),
+    "pointwise_to_linear": (_pointwise,),
+    "project_sums": (_residual,),
+    "sink_expand": (_shared, _cross_attention),
+    "tile_sums": (_shared,),
+}
+
+
 @st.composite
-def graphs(draw: Draw, *, dtype: DType = "f32", steps: int = 6, least: int = 1) -> Graph:
-    """A graph of one or two inputs of [B, T, C], often with symbols, and one to three outputs."""
+def graphs(
+    draw: Draw, *, dtype: DType = "f32", steps: int = 6, least: int = 1, step: str = ""
+) -> Graph:
+    """A graph of one or two inputs of [B, T, C], often with symbols, and one to three outputs.
+
+    With the name of a pass as `step`, about half of it is what that pass looks for.
+    """
+    choice = STEPS + FOR_PASS.get(step, ()) * len(STEPS)
     builder = Builder(pick(draw, ("net", "a.b", "x-1")))
     first = pick(draw, (f"{dtype}[B,M,8]", f"{dtype}[2,M,8]", f"{dtype}[2,3,8]", f"{dtype}[B,5,4]"))
     x = builder.input("x", first)
@@ -263,9 +371,12 @@ def graphs(draw: Draw, *, dtype: DType = "f32", steps: int = 6, least: int = 1) 
         source = made[-1] if number(draw, 0, 2) else pick(draw, made)
         if number(draw, 0, 5) == 5:
             with builder.exact():
-                made.append(pick(draw, STEPS)(draw, builder, source))
+                made.append(pick(draw, choice)(draw, builder, source))
         else:
-            made.append(pick(draw, STEPS)(draw, builder, source))
+            made.append(pick(draw, choice)(draw, builder, source))
+    for i, tensor in enumerate(made[:-1]):
+        if flag(draw):
+            builder.mark(f"step.{i}", tensor)
     outputs = {"y": made[-1]}
     if flag(draw):
         outputs["middle"] = made[number(draw, 0, len(made) - 1)]

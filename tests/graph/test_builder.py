@@ -281,3 +281,17 @@ def test_a_graph_tells_its_parts_by_name() -> None:
         graph.input("z")
     with pytest.raises(GraphError, match="has no output `z`"):
         graph.output("z")
+
+
+def test_a_mark_names_a_value_and_can_move() -> None:
+    builder = Builder()
+    x = builder.input("x", "f32[2]")
+    first = (builder.scope() / "a" / 0).mark("b", ops.sin(x))
+    second = builder.mark("a.0.b", ops.cos(first))
+    graph = builder.finish(y=ops.exp(second))
+
+    assert graph.marks == (("a.0.b", second.value),)
+    with pytest.raises(GraphError, match="a mark has the name `a b`"):
+        builder.mark("a b", x)
+    with pytest.raises(GraphError, match="`a` marks a value of another graph"):
+        Builder().mark("a", x)

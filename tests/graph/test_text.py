@@ -42,6 +42,18 @@ def test_a_small_graph_prints_as_a_person_would_write_it() -> None:
     assert parse_graph(SMALL) == small()
 
 
+def test_marks_stand_before_the_return() -> None:
+    builder = Builder("marked")
+    x = builder.input("x", "f32[4]")
+    y = (builder.scope() / "layers" / 0).mark("out", ops.relu(x))
+    graph = builder.finish(y=ops.exp(y))
+
+    lines = str(graph).splitlines()
+
+    assert lines[-3:] == ["  mark layers.0.out=%0", "  return y=%1", "}"]
+    assert parse_graph(str(graph)) == graph != small()
+
+
 @settings(max_examples=60)
 @given(graphs())
 def test_a_graph_reads_back_as_it_prints(graph: Graph) -> None:
@@ -136,6 +148,8 @@ def test_large_constants_need_their_bytes() -> None:
         ("relu(%0)", "relu(%0, 3)", "an argument that cannot be read"),
         ("relu(%0)", "relu(%0, slope=1)", "`relu` does not take these arguments"),
         ("return y=%1", "return y=%9", "returns an unknown value"),
+        ("return y=%1", "mark a=%9\nreturn y=%1", "marks an unknown value"),
+        ("return y=%1", "mark y=%0\nreturn y=%1", "the mark `y` of graph `mlp` is named like"),
         ("return y=%1", "return y=%1, y=%0", "needs outputs with different names"),
         ("  return y=%1\n", "", "line 7 is not a node"),
         ("\n}", "", "the text ends without a closing brace"),

@@ -57,6 +57,13 @@ ADD, RELU = good().nodes
             "`softmax` does not take these arguments",
         ),
         (replace(good(), outputs=()), "graph `g` needs outputs with different names"),
+        (replace(good(), marks=(("x", X),)), "the mark `x` of graph `g` is named like another"),
+        (replace(good(), marks=(("w", X),)), "the mark `w` of graph `g` is named like another"),
+        (replace(good(), marks=(("y", X),)), "the mark `y` of graph `g` is named like another"),
+        (replace(good(), marks=(("a", X), ("a", W))), "the mark `a` of graph `g` is named like"),
+        (replace(good(), marks=(("a", Value("9", F32)),)), "the mark a=%9 is never defined"),
+        (replace(good(), marks=(("a b", X),)), "a mark has the name `a b`"),
+        (replace(good(), marks=(("3", X),)), "a mark has the name `3`"),
         (replace(good(), outputs=(("y", X), ("y", W))), "needs outputs with different names"),
         (replace(good(), outputs=(("y", Value("9", F32)),)), "the output y=%9 is never defined"),
         (

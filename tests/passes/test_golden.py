@@ -8,19 +8,10 @@ import pytest
 from samgraph import ops
 from samgraph.graph import Builder, Graph, Tensor, TensorType, parse_graph, print_graph
 from samgraph.passes import PASSES, optimise
+from tests.passes.casebook import case
+from tests.passes.decoder_cases import CASES
 
 Golden = Callable[[str, str], None]
-CASES: dict[str, tuple[str, Callable[[], Graph]]] = {}
-
-
-def case(step: str) -> Callable[[Callable[[], Graph]], Callable[[], Graph]]:
-    """Register a graph for the pass `step`; the golden file is called after the function."""
-
-    def add(make: Callable[[], Graph]) -> Callable[[], Graph]:
-        CASES[make.__name__] = (step, make)
-        return make
-
-    return add
 
 
 @case("drop_unused")

@@ -24,7 +24,7 @@ def two_maps() -> Graph:
 def test_the_passes_run_in_the_order_of_the_table() -> None:
     seen: list[str] = []
 
-    passes = passes_for("torch", also=["pixels_to_channels"])
+    passes = passes_for("torch", also=list(PASSES))
     optimise(two_maps(), passes, lambda name, _: seen.append(name))
 
     assert seen == list(PASSES)

@@ -73,7 +73,8 @@ def _hint(
     foreign = describe_foreign(found)
     if foreign:
         return f"this looks like {foreign}"
-    if missing and not unexpected and all(name.startswith(MEMORY) for name in missing):
+    remembers = any(name.startswith(MEMORY) for name in found)
+    if missing and not (unexpected or remembers) and all(n.startswith(MEMORY) for n in missing):
         return "it has no video memory, as when saved from an image-only model: use the full one"
     if match and match[1] >= LIKELY:
         return f"it is closest to `{match[0]}`: {int(100 * match[1])} % of the tensors agree"

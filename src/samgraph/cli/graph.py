@@ -10,6 +10,7 @@ from samgraph.media.files import write_atomically
 from samgraph.models.sam2.config import CONFIGS, NANO, Sam2Config, find_config
 from samgraph.models.sam2.graphs import TRACES
 from samgraph.models.sam2.statistics import TYPICAL, measure
+from samgraph.passes.cut import cut
 from samgraph.runtime import PROFILES, CompileOptions, Session
 
 
@@ -45,19 +46,22 @@ def command(
         config = config.at_size(image_size)
     graph = trace(config, name)
     session = Session("cpu", CompileOptions(engine=engine, profile=profile))
-    if stage == "passes":
-        session.optimise(graph, lambda step, after: click.echo(f"# {step}\n{after}\n"))
-        return
-    shown = session.optimise(graph) if stage == "after" else graph
-    if cost:
-        _print_ops(shown)
-    elif svg or dot:
+    is_split = session.options.chosen_profile.stages == "split"
+    if is_split and (svg or dot):
+        raise OptionError("a split graph is not drawn in one file", hint="leave out `--profile`")
+    for piece in cut(graph) if is_split else (graph,):
+        if stage == "passes":
+            session.optimise(piece, lambda step, after: click.echo(f"# {step}\n{after}\n"))
+            continue
+        shown = session.optimise(piece) if stage == "after" else piece
+        if cost:
+            _print_ops(shown)
+        elif not (svg or dot):
+            click.echo(print_graph(shown))
         for path, draw in ((svg, to_svg), (dot, to_dot)):
-            if path:
+            if path and not cost:
                 write_atomically(path, draw(shown).encode())
                 click.echo(f"wrote {path}")
-    else:
-        click.echo(print_graph(shown))
 
 
 def trace(config: Sam2Config, name: str) -> Graph:

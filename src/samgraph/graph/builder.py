@@ -153,6 +153,7 @@ class Builder:
         self._inputs: dict[str, Value] = {}
         self._params: dict[str, Value] = {}
         self._nodes: list[Node] = []
+        self._marks: dict[str, Value] = {}
         self._exact = False
 
     def input(self, name: str, type: TensorType | str) -> Tensor:
@@ -172,6 +173,14 @@ class Builder:
         wanted = None if dtype is None else numpy_dtype(dtype)
         literal = Literal(np.asarray(value, wanted))
         return self.emit("constant", value=literal, like=None)
+
+    def mark(self, name: str, tensor: Tensor) -> Tensor:
+        """Name a value inside the graph; the same name again moves the mark."""
+        if tensor.builder is not self:
+            raise GraphError(f"`{name}` marks a value of another graph")
+        check_name("a mark", name)
+        self._marks[name] = tensor.value
+        return tensor
 
     def scope(self, known: Mapping[str, tuple[int, ...]] | None = None) -> Scope:
         """The root of the model's names; `known` gives the shapes a checkpoint has."""
@@ -208,7 +217,8 @@ class Builder:
                 raise GraphError(f"output `{key}` belongs to another graph")
         results = tuple((key, tensor.value) for key, tensor in wanted.items())
         inputs, params = tuple(self._inputs.values()), tuple(self._params.values())
-        graph = Graph(self.name, inputs, params, tuple(self._nodes), results)
+        marks = tuple(self._marks.items())
+        graph = Graph(self.name, inputs, params, tuple(self._nodes), results, marks)
         verify(graph)
         return graph
 
@@ -275,6 +285,10 @@ class Scope:
         if self.known is not None:
             self._check(key, shape)
         return self.builder.param(key, TensorType(shape, dtype))
+
+    def mark(self, name: str, tensor: Tensor) -> Tensor:
+        """Name a value inside the graph `path.name`."""
+        return self.builder.mark(self.path + name, tensor)
 
     def _check(self, key: str, shape: tuple[int, ...]) -> None:
         known = self.known or {}

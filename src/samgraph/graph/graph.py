@@ -62,7 +62,7 @@ def check_name(kind: str, name: str) -> None:
     """Raise `GraphError` for a name that a printed graph could not carry."""
     if not _NAME.fullmatch(name):
         raise GraphError(f"{kind} has the name `{name}`", expected="letters, digits and `_.-/`")
-    if kind in ("an input", "a param") and name.isdigit():
+    if kind in ("an input", "a param", "a mark") and name.isdigit():
         raise GraphError(f"{kind} has the name `{name}`", expected="not a number alone")
 
 
@@ -111,13 +111,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A whole computation: named inputs and params, nodes in order, named outputs."""
+    """A whole computation: named inputs and params, nodes in order, named outputs.
+
+    `marks` name values inside it, for looking at them and for cutting it there (`passes.cut`).
+    They compute nothing: a pass keeps a mark where its value is still computed.
+    """
 
     name: str
     inputs: tuple[Value, ...]
     params: tuple[Value, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[tuple[str, Value], ...]
+    marks: tuple[tuple[str, Value], ...] = ()
     _cache: dict[str, object] = field(
         default_factory=dict, init=False, compare=False, repr=False, hash=False
     )

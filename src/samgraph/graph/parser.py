@@ -18,6 +18,7 @@ from samgraph.graph.verifier import verify
 _HEAD = re.compile(r"graph ([\w.\-]+)\(")
 _DECLARED = re.compile(r"(param )?%([\w.\-/]+): (\w+\[.*\]),")
 _NODE = re.compile(r"%([\w.\-/]+): (\w+\[[^\]]*\]) = (exact )?(\w+)\((.*)\)")
+_MARK = re.compile(r"mark ([\w.\-/]+)=%([\w.\-/]+)")
 _RETURN = re.compile(r"return (.*)")
 _DATA = re.compile(r"#([0-9a-f]+) (\w+\[[\d,]*\]) (\S*)")
 _LITERAL = re.compile(r"(\w+\[[\d,]*\])\{(.*)\}")
@@ -38,6 +39,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
     inputs, params = _read_declarations(body)
     values = {value.name: value for value in (*inputs, *params)}
     nodes: list[Node] = []
+    marks: list[tuple[str, Value]] = []
     for number, line in body:
         ending = _RETURN.fullmatch(line)
         if ending:
@@ -47,9 +49,13 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
             number, line = next(body, (0, ""))
             if line:
                 raise GraphError(f"line {number} stands after the closing brace", got=f"`{line}`")
-            graph = Graph(name, inputs, params, tuple(nodes), outputs)
+            graph = Graph(name, inputs, params, tuple(nodes), outputs, tuple(marks))
             verify(graph)
             return graph
+        mark = _MARK.fullmatch(line)
+        if mark:
+            marks += _read_outputs(f"{mark[1]}=%{mark[2]}", values, number, "marks")
+            continue
         node = _read_node(line, number, values, literals)
         values[node.result.name] = node.result
         nodes.append(node)
@@ -81,13 +87,13 @@ def _read_declarations(
 
 
 def _read_outputs(
-    text: str, values: Mapping[str, Value], number: int
+    text: str, values: Mapping[str, Value], number: int, does: str = "returns"
 ) -> tuple[tuple[str, Value], ...]:
     outputs = []
     for part in text.split(", "):
         name, _, value = part.partition("=%")
         if value not in values:
-            raise GraphError(f"line {number} returns an unknown value", got=f"`{part}`")
+            raise GraphError(f"line {number} {does} an unknown value", got=f"`{part}`")
         outputs.append((name, values[value]))
     return tuple(outputs)
 

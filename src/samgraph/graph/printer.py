@@ -6,6 +6,7 @@
     ) {
       %0: f32[B,4] = linear(%x, %w)
       %1: f32[B,4] = relu(%0)
+      mark hidden=%0
       return y=%1
     }
 
@@ -31,6 +32,7 @@ def print_graph(graph: Graph, *, data: bool = False) -> str:
     lines += [f"  param %{value.name}: {value.type}," for value in graph.params]
     lines.append(") {")
     lines += [f"  {print_node(node)}" for node in graph.nodes]
+    lines += [f"  mark {name}=%{value.name}" for name, value in graph.marks]
     outputs = ", ".join(f"{name}=%{value.name}" for name, value in graph.outputs)
     lines += [f"  return {outputs}", "}"]
     if data:

@@ -3,7 +3,7 @@
 1. Every name is of letters, digits and `_.-/`, defined once, and before it is used.
 2. Every op is in the table, and its type rule gives the type its result has.
 3. Every symbol comes from a dimension of an input, so that a run can tell its value.
-4. Outputs have different names and are defined.
+4. Outputs have different names and are defined; so do marks, whose names are no others' either.
 """
 
 from collections.abc import Collection
@@ -39,7 +39,21 @@ def verify(graph: Graph, legal: Collection[str] | None = None) -> None:
     for name, value in graph.outputs:
         if known.get(value.name) != value:
             raise GraphError(f"the output {name}=%{value.name} is never defined")
+    _check_marks(graph, known)
     graph.mark_verified()
+
+
+def _check_marks(graph: Graph, known: dict[str, Value]) -> None:
+    """A stage cut at a mark has it as input or output: its name must be its own."""
+    taken = {value.name for value in (*graph.inputs, *graph.params)}
+    taken |= {name for name, _ in graph.outputs}
+    for name, value in graph.marks:
+        check_name("a mark", name)
+        if name in taken:
+            raise GraphError(f"the mark `{name}` of graph `{graph.name}` is named like another")
+        taken.add(name)
+        if known.get(value.name) != value:
+            raise GraphError(f"the mark {name}=%{value.name} is never defined")
 
 
 def show(node: Node) -> str:

@@ -5,7 +5,7 @@ a fixed size faster: graphs named in `for_one` also exist for a batch of one.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,8 @@ class CompiledModel:
     Args:
         config: Every dimension of the model.
         weights: The tensors of its checkpoint, in float32.
-        traces: How each graph is made from the config.
+        trace: Makes graphs from the config, by name.
+        names: The graphs there are.
         for_one: For graphs that also exist for one: the symbol, and the input whose first axis
             has that length.
         exact: Graphs that are computed in float32 whatever the precision.
@@ -36,7 +37,8 @@ class CompiledModel:
         config: Any,
         weights: Mapping[str, Array],
         *,
-        traces: Mapping[str, Callable[[Any], Graph]],
+        trace: Callable[[Any, Iterable[str]], dict[str, Graph]],
+        names: tuple[str, ...],
         for_one: Mapping[str, tuple[str, str]],
         exact: frozenset[str],
         device: str = "auto",
@@ -50,21 +52,22 @@ class CompiledModel:
         self.buffers: Buffers = self.session.buffers
         in_fp32 = replace(options, precision="fp32")
         self._exact = self.session if in_fp32 == options else Session(device, in_fp32)
-        self._traces, self._for_one, self._exact_names = traces, for_one, exact
+        self._trace, self._names = trace, names
+        self._for_one, self._exact_names = for_one, exact
         self._traced: dict[str, Graph] = dict(traced or {})
         self._compiled: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.graphs: Mapping[str, Any] = GraphTable(self, tuple(traces))
+        self.graphs: Mapping[str, Any] = GraphTable(self, names)
 
     def __repr__(self) -> str:
         return f"<{self.config.name} at {self.config.image_size} px: {self.session.reason}>"
 
     def graph(self, name: str) -> Graph:
         """The graph called `name`, as traced."""
-        if name not in self._traces:
-            raise GraphError(f"there is no graph `{name}`", expected=", ".join(self._traces))
+        if name not in self._names:
+            raise GraphError(f"there is no graph `{name}`", expected=", ".join(self._names))
         if name not in self._traced:
-            self._traced[name] = self._traces[name](self.config)
+            self._traced |= self._trace(self.config, [name])
         return self._traced[name]
 
     def compiled(self, name: str, *, for_one: bool = False) -> Any:

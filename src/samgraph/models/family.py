@@ -211,7 +211,7 @@ class Family:
         name: What it is called in the registry.
         configs: Configs that a checkpoint can be recognised as, by name.
         named: Configs that have to be asked for by name: their checkpoints look like another's.
-        traces: The graphs of a config, by name; together they read every tensor of a checkpoint.
+        trace: The graphs of a config, by name; together they read every tensor of a checkpoint.
         weight_shapes: The name and shape of every tensor of a checkpoint for a config.
         unread: Tensors of checkpoints that no graph reads, with their shapes.
         signature: What tells its configs apart, of a config.
@@ -224,7 +224,7 @@ class Family:
     name: str
     configs: Mapping[str, Any]
     named: Mapping[str, Any]
-    traces: Mapping[str, Callable[[Any], Graph]]
+    trace: Callable[[Any], dict[str, Graph]]
     weight_shapes: Callable[[Any], dict[str, tuple[int, ...]]]
     unread: Callable[[Any], Mapping[str, tuple[int, ...]]]
     signature: Callable[[Any], tuple[object, ...]]

@@ -46,7 +46,7 @@ def load_model(
         chosen = chosen.at_size(image_size)
     traced: dict[str, Graph] = {}
     if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
-        traced = {name: trace(chosen) for name, trace in family.traces.items()}
+        traced = family.trace(chosen)
         _check(found, family, chosen, traced)
     weights = checkpoint.as_float32(found).tensors
     return family.build(chosen, weights, device=device, options=options, traced=traced)

@@ -5,8 +5,11 @@ from collections.abc import Callable, Collection, Sequence
 from samgraph.errors import GraphError, OptionError, SamgraphError
 from samgraph.graph.graph import Graph
 from samgraph.graph.verifier import verify
+from samgraph.passes.absorb_key_projection import absorb_key_projection
+from samgraph.passes.absorb_query_projection import absorb_query_projection
 from samgraph.passes.absorb_scale import absorb_scale
 from samgraph.passes.absorb_value_projection import absorb_value_projection
+from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
 from samgraph.passes.drop_unused import drop_unused
 from samgraph.passes.fold_constants import fold_constants
 from samgraph.passes.fuse_attention import fuse_attention
@@ -18,6 +21,8 @@ from samgraph.passes.pixels_to_channels import pixels_to_channels
 from samgraph.passes.pointwise_to_linear import pointwise_to_linear
 from samgraph.passes.project_sums import project_sums
 from samgraph.passes.simplify_movement import simplify_movement
+from samgraph.passes.sink_expand import sink_expand
+from samgraph.passes.tile_sums import tile_sums
 
 Pass = Callable[[Graph], Graph]
 Watch = Callable[[str, Graph], None]
@@ -27,6 +32,10 @@ PASSES: dict[str, Pass] = {
     for step in (
         drop_unused,
         fold_constants,
+        sink_expand,
+        conv_transpose_to_linear,
+        absorb_key_projection,
+        absorb_query_projection,
         merge_duplicates,
         pointwise_to_linear,
         simplify_movement,
@@ -38,16 +47,19 @@ PASSES: dict[str, Pass] = {
         fuse_linear_activation,
         merge_projections,
         pixels_to_channels,
+        tile_sums,
     )
 }
 
 # merge_projections is for engines that launch a kernel per node. OpenVINO loses more by copying
 # the slices than it gains by one larger product, so its list leaves it out. pixels_to_channels
-# is for OpenVINO alone: there it was measured.
-_COMMON = tuple(name for name in PASSES if name not in ("merge_projections", "pixels_to_channels"))
+# and tile_sums are for OpenVINO alone: there they were measured. sink_expand is what hoist_shared
+# begins with, for graphs that run in two parts.
+_NOT_COMMON = ("merge_projections", "pixels_to_channels", "tile_sums", "sink_expand")
+_COMMON = tuple(name for name in PASSES if name not in _NOT_COMMON)
 PIPELINES: dict[str, tuple[str, ...]] = {
     "reference": (),
-    "openvino": (*_COMMON, "pixels_to_channels"),
+    "openvino": (*_COMMON, "pixels_to_channels", "tile_sums"),
     "torch": (*_COMMON, "merge_projections"),
     "onnx": _COMMON,
 }

@@ -72,7 +72,12 @@ class Rewriter:
         """
         if outputs is None:
             outputs = tuple((name, self.new(value)) for name, value in self.graph.outputs)
-        return renumber(self.graph, _needed(self._nodes, outputs), outputs)
+        marks = tuple(
+            (name, self.new(value))
+            for name, value in self.graph.marks
+            if self.new(value).type == value.type
+        )
+        return renumber(self.graph, _needed(self._nodes, outputs), outputs, marks)
 
     def _append(self, node: Node) -> Value:
         self._nodes.append(node)
@@ -101,21 +106,28 @@ def _needed(nodes: list[Node], outputs: Outputs) -> tuple[Node, ...]:
     return tuple(reversed(kept))
 
 
-def renumber(graph: Graph, nodes: Iterable[Node], outputs: Outputs) -> Graph:
-    """The graph with these nodes, their results named %0, %1, ...; itself if nothing changed."""
+def renumber(graph: Graph, nodes: Iterable[Node], outputs: Outputs, marks: Outputs = ()) -> Graph:
+    """The graph with these nodes, their results named %0, %1, ...; itself if nothing changed.
+
+    Marks of values that are computed no longer are left out.
+    """
     names: dict[str, Value] = {}
+    known = {value.name for value in (*graph.inputs, *graph.params)}
     fresh: list[Node] = []
     for number, node in enumerate(nodes):
         name, result = str(number), node.result
         inputs = tuple(names.get(value.name, value) for value in node.inputs)
+        known.add(result.name)
         if result.name != name:
             names[result.name] = result = Value(name, result.type)
         fresh.append(with_values(node, inputs, result))
     outputs = tuple((name, names.get(value.name, value)) for name, value in outputs)
+    kept = [(name, value) for name, value in marks if value.name in known]
+    marks = tuple((name, names.get(value.name, value)) for name, value in kept)
     same = len(fresh) == len(graph.nodes) and all(map(is_, fresh, graph.nodes))
-    if same and outputs == graph.outputs:
+    if same and outputs == graph.outputs and marks == graph.marks:
         return graph
-    return Graph(graph.name, graph.inputs, graph.params, tuple(fresh), outputs)
+    return Graph(graph.name, graph.inputs, graph.params, tuple(fresh), outputs, marks)
 
 
 def with_values(node: Node, inputs: tuple[Value, ...], result: Value) -> Node:
@@ -136,4 +148,5 @@ def with_params(graph: Graph, params: Mapping[str, Value]) -> Graph:
     kept = tuple(value for name, value in params.items() if name in read)
     if kept == graph.params:
         return graph
-    return Graph(graph.name, graph.inputs, kept, graph.nodes, graph.outputs)
+    marks = tuple(mark for mark in graph.marks if mark[1] not in graph.params or mark[1] in kept)
+    return Graph(graph.name, graph.inputs, kept, graph.nodes, graph.outputs, marks)

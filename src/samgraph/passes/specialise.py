@@ -38,7 +38,8 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
         for node in graph
     )
     outputs = tuple((name, fixed(value)) for name, value in graph.outputs)
-    special = Graph(graph.name, inputs, graph.params, nodes, outputs)
+    marks = tuple((name, fixed(value)) for name, value in graph.marks)
+    special = Graph(graph.name, inputs, graph.params, nodes, outputs, marks)
     verify(special)
     return special
 

@@ -3,6 +3,7 @@
 from samgraph.runtime.cache import GraphCache, default_cache_dir
 from samgraph.runtime.options import PROFILES, CompileOptions, Profile, core_count, read_profiles
 from samgraph.runtime.session import CompiledGraph, Session
+from samgraph.runtime.split import SplitGraph
 
 __all__ = [
     "PROFILES",
@@ -11,6 +12,7 @@ __all__ = [
     "GraphCache",
     "Profile",
     "Session",
+    "SplitGraph",
     "core_count",
     "default_cache_dir",
     "read_profiles",

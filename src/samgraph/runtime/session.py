@@ -21,6 +21,7 @@ from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array, numpy_dtype, type_of
 from samgraph.graph.verifier import verify
 from samgraph.passes import fold_params, optimise, passes_for
+from samgraph.passes.cut import cut
 from samgraph.passes.pipeline import Watch
 from samgraph.runtime.cache import GraphCache, cache_key, default_cache_dir
 from samgraph.runtime.devices import choose
@@ -138,8 +139,19 @@ class Session:
         return decompose(optimise(graph, passes, watch), engine.lacks)
 
     def compile(self, graph: Graph, weights: Mapping[str, Array] | None = None) -> CompiledGraph:
-        """Optimise and compile; from the cache where it was done before."""
-        bound = _check_weights(graph, weights or {})
+        """Optimise and compile; from the cache where it was done before.
+
+        With a profile of split stages, a graph with marks is compiled in stages (`SplitGraph`).
+        """
+        if self.options.chosen_profile.stages == "split" and graph.marks:
+            from samgraph.runtime.split import SplitGraph
+
+            stages = [self._compile(stage, weights or {}) for stage in cut(graph)]
+            return SplitGraph(graph, stages, self)
+        return self._compile(graph, weights or {})
+
+    def _compile(self, graph: Graph, weights: Mapping[str, Array]) -> CompiledGraph:
+        bound = _check_weights(graph, weights)
         engine = self._choice.engine
         if not self.options.cache or engine.name in _NEVER_KEPT:
             return CompiledGraph(graph, self._build(graph, bound), self)

@@ -54,8 +54,7 @@ def _encoder_steps(at: Scope, config: Sam2Config, image: Tensor) -> dict[str, Te
     found["enc_pos_embed"] = hiera.positions(trunk, config)
     x = found["enc_patch_embed"] + found["enc_pos_embed"]
     for i, (stage, window, pools) in enumerate(hiera.block_plan(config)):
-        channels, heads = config.stage_channels[stage], config.heads * 2**stage
-        x = hiera.block(trunk / "blocks" / i, x, channels, heads, window, pools, config.mlp_ratio)
+        x = hiera.block(trunk / "blocks" / i, config, x, stage, window, pools)
         found[f"enc_block{i:02d}"] = x
     maps = hiera.hiera(trunk, config, image)
     found |= {f"enc_stage{i}": x.transpose(0, 3, 1, 2) for i, x in enumerate(maps)}

@@ -196,17 +196,16 @@ def _insides(
         positions,
         None,
     )
-    fine = mask_decoder.fine_cells(config, fine_0, fine_1)
-    decoded = mask_decoder.decode(scope, config, image, fine, sparse, positions)
-    steadiness = mask_decoder.stability(decoded.masks)
-    best = mask_decoder.best_place(decoded, multimask, steadiness)[:, None]
+    decoded = mask_decoder.decode(scope, config, image, (fine_0, fine_1), sparse, positions)
+    stability = mask_decoder.stability(decoded.masks)
+    best = mask_decoder.best_index(decoded, multimask, stability)[:, None]
     return {
         "tokens_out": tokens,
         "src_out": seen,
         "all_masks": decoded.masks,
         "all_ious": decoded.ious,
         "all_mask_tokens": decoded.tokens,
-        "stability": steadiness,
+        "stability": stability,
         "object_score": decoded.object_score,
         "best_mask": ops.gather(decoded.masks, best, 1, batch=1),
         "best_iou": ops.gather(decoded.ious, best, 1, batch=1),

@@ -97,14 +97,15 @@ def attended(
     """The whole, and each layer's attentions before their shortcuts."""
     tokens, channels = config.grid**2, config.channels
     pointers = int(str(memory.shape[1])) % tokens
-    place = sine_grid(channels, config.grid, config.grid).reshape(1, channels, tokens)
-    x = attention.with_position(current, at.builder.constant(place.transpose(0, 2, 1)))
+    sines = sine_grid(channels, config.grid, config.grid).reshape(1, channels, tokens)
+    grid = at.builder.constant(sines.transpose(0, 2, 1))
     scope = at / "memory_attention"
-    found = {"out": attention.memory_attention(scope, config, x, memory, position, pointers)}
+    out = attention.memory_attention(scope, config, current, grid, memory, position, pointers)
+    x, found = current + grid * attention._POSITION_SHARE, {"out": out}
     for i in range(config.memory_layers):
         layer = scope / "layers" / i
-        y = attention.self_attention_step(layer, config, x)
-        z = attention.cross_attention_step(layer, config, y, memory, position, pointers)
+        y = attention.self_attention_step(layer, config, x, grid)
+        z = attention.cross_attention_step(layer, config, y, grid, memory, position, pointers)
         x_next = attention.feedforward_step(layer, config, z)
         found |= {f"layer{i}_self": y - x, f"layer{i}_cross": z - y, f"layer{i}": x_next}
         x = x_next

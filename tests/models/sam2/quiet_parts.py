@@ -38,10 +38,7 @@ def _blocks(at: Scope, config: Sam2Config, x: Tensor) -> dict[str, Tensor]:
     found = {}
     for i, (stage, window, pools) in enumerate(hiera.block_plan(config)[:2]):
         block = at / "image_encoder" / "trunk" / "blocks" / i
-        channels, heads = config.stage_channels[stage], config.heads * 2**stage
-        found[f"enc_quiet_block{i}"] = hiera.block(
-            block, x, channels, heads, window, pools, config.mlp_ratio
-        )
+        found[f"enc_quiet_block{i}"] = hiera.block(block, config, x, stage, window, pools)
     return found
 
 
@@ -49,7 +46,8 @@ def _memory_layer(
     at: Scope, config: Sam2Config, current: Tensor, memory: Tensor, memory_pos: Tensor
 ) -> dict[str, Tensor]:
     layer = at / "memory_attention" / "layers" / 0
-    x = memory_attention.memory_layer(layer, config, current, memory, memory_pos, POINTERS)
+    nowhere = at.builder.constant(0.0, "f32")  # positions are not added in a layer
+    x = memory_attention.memory_layer(layer, config, current, nowhere, memory, memory_pos, POINTERS)
     return {"attn_quiet_layer0": x}
 
 
@@ -81,8 +79,7 @@ def _decoder(
         positions,
         None,
     )
-    fine = mask_decoder.fine_cells(config, fine_0, fine_1)
-    decoded = mask_decoder.decode(scope, config, cells, fine, sparse, positions)
+    decoded = mask_decoder.decode(scope, config, cells, (fine_0, fine_1), sparse, positions)
     return {
         "pe_quiet_dense": dense,
         "dec_quiet_tokens_out": tokens,

@@ -341,7 +341,7 @@ def test_sizes_that_vary_are_symbols() -> None:
         "memory_encoder": ("N",),
         "memory_attention": ("F", "N", "Q"),
         "mask_prompt": ("N",),
-        "prepare_image": ("B",),
+        "prepare_image": (),
         "decode_prepared": ("N", "P"),
     }
 

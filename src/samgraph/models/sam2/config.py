@@ -1,8 +1,8 @@
 """What tells one SAM 2 from another: one dataclass, a table of four sizes, four switches.
 
 SAM 2.1 differs from SAM 2 in four switches, all of them about memory: an embedding added to
-the memory of a hidden object, and the time encoding of object pointers (present, projected,
-signed).
+the memory of an occluded or absent object, and the time encoding of object pointers (present,
+projected, signed).
 """
 
 import json
@@ -47,6 +47,16 @@ class Sam2Config:
     fuser_layers: int = 2
     rope_theta: float = 10000.0
     max_pointers: int = 16
+
+    # where memory attention adds positions, and whether the angles of RoPE repeat for every frame
+    pos_enc_at_attn: bool = False
+    pos_enc_at_cross_attn_queries: bool = False
+    pos_enc_at_cross_attn_keys: bool = True
+    rope_k_repeat: bool = True  # without, the memory is one frame
+
+    # epsilon of the norms: of Hiera and of images, and of the two transformers
+    norm_eps: float = 1e-6
+    transformer_norm_eps: float = 1e-5
 
     # the four switches of SAM 2.1
     hidden_object_embedding: bool = True
@@ -102,6 +112,8 @@ def _problems(config: Sam2Config) -> list[str]:
         found.append("memory heads or channels do not divide the channels")
     if not 0 <= config.mask_blur <= 16:
         found.append(f"a mask blur of {config.mask_blur} is not within 0 and 16 pixels")
+    if not (0 < config.norm_eps < 1 and 0 < config.transformer_norm_eps < 1):
+        found.append("the epsilon of a norm is not between 0 and 1")
     if config.channels // 2 % config.decoder_heads:
         found.append("decoder heads do not divide half the channels")
     return found
@@ -140,6 +152,9 @@ CONFIGS: dict[str, Sam2Config] = {
     for size, shape in _SIZES.items()
 }
 
+# Its tensors have the names and shapes of SAM 2.1 tiny, so that it is never recognised: `config=`.
+MEDSAM2 = replace(CONFIGS["sam2.1-tiny"], name="medsam2", image_size=512)
+
 # Ours, inside the package; `training/` made it.
 NANO = Sam2Config(
     name="samgraph-nano",
@@ -160,7 +175,7 @@ def find_config(wanted: "str | Sam2Config | Mapping[str, Any]") -> Sam2Config:
     if isinstance(wanted, Sam2Config):
         return wanted
     if isinstance(wanted, str):
-        named = {**CONFIGS, NANO.name: NANO}
+        named = {**CONFIGS, MEDSAM2.name: MEDSAM2, NANO.name: NANO}
         if wanted in named:
             return named[wanted]
         near = get_close_matches(wanted, named, n=3) or list(named)

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 from samgraph.models.family import Family
-from samgraph.models.sam2.config import CONFIGS, NANO, Sam2Config, find_config, from_json
-from samgraph.models.sam2.graphs import TRACES, unread, weight_shapes
+from samgraph.models.sam2.config import CONFIGS, MEDSAM2, NANO, Sam2Config, find_config, from_json
+from samgraph.models.sam2.graphs import trace_graphs, unread, weight_shapes
 from samgraph.models.sam2.model import Sam2Model
+
+_ONLY_IN_2_1 = ("no_obj_embed_spatial", "obj_ptr_tpos_proj.weight", "obj_ptr_tpos_proj.bias")
 
 
 def signature(config: Sam2Config) -> tuple[object, ...]:
@@ -25,14 +27,15 @@ def found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...]
     if len(background) != 4:
         return None
     blocks = {key.split(".")[3] for key in shapes if key.startswith(f"{trunk}blocks.")}
-    return (background[1], len(blocks), tuple(background[2:]), "no_obj_embed_spatial" in shapes)
+    is_2_1 = any(name in shapes for name in _ONLY_IN_2_1)  # any: one of them may be missing
+    return (background[1], len(blocks), tuple(background[2:]), is_2_1)
 
 
 family = Family(
     name="sam2",
     configs=CONFIGS,
-    named={NANO.name: NANO},
-    traces=TRACES,
+    named={MEDSAM2.name: MEDSAM2, NANO.name: NANO},
+    trace=trace_graphs,
     weight_shapes=weight_shapes,
     unread=unread,
     signature=signature,

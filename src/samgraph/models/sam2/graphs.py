@@ -5,31 +5,33 @@
     memory_encoder     embedding, mask -> memory of a frame
     memory_attention   embedding, memories, pointers -> embedding that remembers
     mask_prompt        a full-size mask -> low-resolution logits and what the decoder reads
-    prepare_image      embedding -> what the decoder wants of an image, whatever the prompt
-    decode_prepared    a prepared image, many points -> masks, scores: clicks on a still image
+    prepare_image      embedding -> what the decoder needs of a still image, whatever the prompt
+    decode_prepared    a prepared image, many points -> masks, scores
 
 Lengths that change from call to call are symbols: B images, N prompts or objects, P points,
 F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mask size.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from samgraph import ops
-from samgraph.graph import Builder, Graph, Tensor, symbol
+from samgraph.graph import Builder, Dim, Graph, Tensor, symbol
 from samgraph.models.sam2 import (
     mask_decoder,
     memory_attention,
     memory_bank,
     memory_encoder,
     prompts,
-    two_way,
 )
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.hiera import hiera
 from samgraph.models.sam2.layers import conv2d, to_image, to_tokens
 from samgraph.models.sam2.neck import neck
 from samgraph.models.sam2.positions import sine_grid
+from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
+from samgraph.passes.hoist_shared import hoist_shared
 
+FEATURES = ("embedding", "fine_0", "fine_1")
 HIDDEN_LOGIT = -1024.0
 
 
@@ -54,8 +56,8 @@ def decode(config: Sam2Config) -> Graph:
 
     `no_memory` says where the embedding comes straight from the encoder; `has_mask` where `mask`
     counts; `multimask` where the answer is to be one of masks 1 to 3. Outputs: masks, ious and
-    stability of all four; object_score; best_mask (-1024 where the object is hidden), best_iou
-    and pointer of the answer.
+    stability of all four; object_score; best_mask (-1024 where the object is occluded or absent),
+    best_iou and pointer of the answer.
     """
     builder = Builder("decode")
     C, L = config.channels, config.mask_size
@@ -77,10 +79,10 @@ def decode(config: Sam2Config) -> Graph:
         at / "sam_mask_decoder",
         config,
         image,
-        mask_decoder.fine_cells(config, fine_0, fine_1),
+        (fine_0, fine_1),
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
-        prompts.hidden(labels, mask_decoder.OUTPUT_TOKENS),
+        prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
     )
     return builder.finish(_answers(builder, config, decoded, flags["multimask"]))
 
@@ -90,18 +92,18 @@ def _answers(
 ) -> dict[str, Tensor]:
     """The four masks, and what tracking keeps of the best."""
     at, C, N = builder.scope(), config.channels, symbol("N")
-    steadiness = mask_decoder.stability(decoded.masks)
-    best = mask_decoder.best_place(decoded, multimask, steadiness)[:, None]
+    stability = mask_decoder.stability(decoded.masks)
+    best = mask_decoder.best_index(decoded, multimask, stability)[:, None]
     seen = decoded.object_score > 0.0
     best_mask = ops.gather(decoded.masks, best, 1, batch=1)
-    # Differs from nothing: when mask 0 is unstable, its token still makes the pointer.
-    token_place = ops.where(multimask[:, None], best, 0)
-    token = ops.gather(decoded.tokens, token_place, 1, batch=1)[:, 0]
+    # As in the original, mask 0 makes the pointer even where it is unstable and replaced.
+    token_index = ops.where(multimask[:, None], best, 0)
+    token = ops.gather(decoded.tokens, token_index, 1, batch=1)[:, 0]
     pointer = mask_decoder.pointer(at, config, token)
     return {
         "masks": decoded.masks,
         "ious": decoded.ious,
-        "stability": steadiness,
+        "stability": stability,
         "object_score": decoded.object_score,
         "best_mask": ops.where(seen.reshape(N, 1, 1, 1), best_mask, HIDDEN_LOGIT),
         "best_iou": ops.gather(decoded.ious, best, 1, batch=1),
@@ -109,52 +111,20 @@ def _answers(
     }
 
 
-def prepare_image(config: Sam2Config) -> Graph:
-    """What `encode_image` gives of still images -> what `decode_prepared` takes of each.
-
-    Whatever does not depend on the prompt: the embedding with no memory and no mask added, as
-    cells; its projections for the first layer of the decoder; the finer maps in the same order.
-    """
-    builder = Builder("prepare_image")
-    embedding, fine_0, fine_1 = _features(builder, config, "B")
-    at = builder.scope()
-    encoder = at / "sam_prompt_encoder"
-    no_memory = at.weight("no_mem_embed", 1, 1, config.channels)
-    image = to_tokens(embedding) + no_memory + prompts.no_mask(encoder, config)
-    projected = two_way.project(
-        at / "sam_mask_decoder" / "transformer",
-        config,
-        image,
-        prompts.dense_positions(encoder, config),
-    )
-    cells_0, cells_1 = mask_decoder.fine_cells(config, fine_0, fine_1)
-    return builder.finish(
-        image=image,
-        keys=projected.keys,
-        values=projected.values,
-        queries=projected.queries,
-        cells_0=cells_0,
-        cells_1=cells_1,
-    )
-
-
-def decode_prepared(config: Sam2Config) -> Graph:
-    """Points on one prepared image -> four masks for each of N prompts.
+def decode_points(config: Sam2Config) -> Graph:
+    """Points on one still image, embedding [1, C, E, E] -> four masks for each of N prompts.
 
     As `decode` with `no_memory` and without `mask`; outputs masks, ious, stability, object_score.
     """
-    builder = Builder("decode_prepared")
-    C, cells = config.channels, config.grid**2
-    image = builder.input("image", f"f32[1,{cells},{C}]")
-    projected = two_way.Projected(
-        *(builder.input(name, f"f32[1,{cells},{C // 2}]") for name in ("keys", "values", "queries"))
-    )
-    fine_0 = builder.input("cells_0", f"f32[1,{16 * cells},{C // 8}]")
-    fine_1 = builder.input("cells_1", f"f32[1,{4 * cells},{C // 4}]")
+    builder = Builder("decode_points")
+    embedding, *fine = _features(builder, config, "1")
     points = builder.input("points", "f32[N,P,2]")
     labels = builder.input("labels", "i64[N,P]")
-    at = builder.scope()
+    at, N = builder.scope(), symbol("N")
     encoder = at / "sam_prompt_encoder"
+    no_memory = at.weight("no_mem_embed", 1, 1, config.channels)
+    image = to_tokens(embedding) + no_memory + prompts.no_mask(encoder, config)
+    image, fine_0, fine_1 = (ops.expand(x, N, *x.shape[1:]) for x in (image, *fine))
     decoded = mask_decoder.decode(
         at / "sam_mask_decoder",
         config,
@@ -162,8 +132,7 @@ def decode_prepared(config: Sam2Config) -> Graph:
         (fine_0, fine_1),
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
-        prompts.hidden(labels, mask_decoder.OUTPUT_TOKENS),
-        projected,
+        prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
     )
     return builder.finish(
         masks=decoded.masks,
@@ -173,8 +142,24 @@ def decode_prepared(config: Sam2Config) -> Graph:
     )
 
 
+def prepare_image(config: Sam2Config) -> Graph:
+    """The part of `decode_points` that depends on the image alone: run once for an image."""
+    return _prepared(config)[0]
+
+
+def decode_prepared(config: Sam2Config) -> Graph:
+    """The rest of `decode_points`: what `prepare_image` gives, and points -> masks."""
+    return _prepared(config)[1]
+
+
+def _prepared(config: Sam2Config) -> tuple[Graph, Graph]:
+    """`decode_points` in two. The finer maps are put in the order of the upscaled cells first."""
+    graph = conv_transpose_to_linear(decode_points(config))
+    return hoist_shared(graph, FEATURES, names=_OF_ONE)
+
+
 def _features(builder: Builder, config: Sam2Config, count: str) -> tuple[Tensor, Tensor, Tensor]:
-    """The three maps of the image encoder as inputs: embedding, fine_0, fine_1."""
+    """The three maps of the image encoder as inputs (`FEATURES`)."""
     C, E, L = config.channels, config.grid, config.mask_size
     return (
         builder.input("embedding", f"f32[{count},{C},{E},{E}]"),
@@ -227,10 +212,10 @@ def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
     With `images="N"` every object is on a frame of its own.
     """
     builder = Builder("memory_attention")
-    C, T = config.channels, config.grid**2
+    C, T, F = config.channels, config.grid**2, _frames(config)
     embedding = _embedding(builder, config, images)
-    frames = builder.input("memory", f"f32[N,F,{T},{config.memory_channels}]")
-    slots = builder.input("slots", "i64[N,F]")
+    frames = builder.input("memory", f"f32[N,{F},{T},{config.memory_channels}]")
+    slots = builder.input("slots", f"i64[N,{F}]")
     pointers = builder.input("pointers", f"f32[N,Q,{C}]")
     times = builder.input("pointer_times", "f32[N,Q]")
     return builder.finish(
@@ -248,8 +233,8 @@ def attend_bank(config: Sam2Config, stored: str = "bf16") -> Graph:
     C, T = config.channels, config.grid**2
     embedding = _embedding(builder, config, "1")
     pages = builder.input("pages", f"{stored}[P,{T},{config.memory_channels}]")
-    frames = builder.input("frames", "i64[N,F]")
-    slots = builder.input("slots", "i64[N,F]")
+    frames = builder.input("frames", f"i64[N,{_frames(config)}]")
+    slots = builder.input("slots", f"i64[N,{_frames(config)}]")
     rows = builder.input("pointer_rows", f"f32[R,{C}]")
     pointers = builder.input("pointers", "i64[N,Q]")
     times = builder.input("pointer_times", "f32[N,Q]")
@@ -260,6 +245,11 @@ def attend_bank(config: Sam2Config, stored: str = "bf16") -> Graph:
     return builder.finish(
         embedding=_attended(builder, config, embedding, memory, slots, recalled, times)
     )
+
+
+def _frames(config: Sam2Config) -> Dim:
+    """Remembered frames: any number, or one where the rotary encoding of keys is not repeated."""
+    return symbol("F") if config.rope_k_repeat else 1
 
 
 def _embedding(builder: Builder, config: Sam2Config, images: str) -> Tensor:
@@ -278,7 +268,7 @@ def _attended(
 ) -> Tensor:
     """Memory attention from frames [N, F, E*E, 64] and pointers [N, Q, C]."""
     C, E, T = config.channels, config.grid, config.grid**2
-    N, F = symbol("N"), symbol("F")
+    N, F = symbol("N"), _frames(config)
     at = builder.scope()
     tokens = memory_bank.pointer_tokens(config, pointers)
     memory = ops.concat([frames.reshape(N, F * T, config.memory_channels), tokens], axis=1)
@@ -289,12 +279,12 @@ def _attended(
         ],
         axis=1,
     )
-    place = builder.constant(sine_grid(C, E, E).reshape(1, C, T).transpose(0, 2, 1))
-    current = memory_attention.with_position(to_tokens(embedding), place)
+    grid_position = builder.constant(sine_grid(C, E, E).reshape(1, C, T).transpose(0, 2, 1))
     x = memory_attention.memory_attention(
         at / "memory_attention",
         config,
-        current,
+        to_tokens(embedding),
+        grid_position,
         memory,
         position,
         tokens.shape[1],
@@ -316,6 +306,7 @@ BANK_TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
     "attend_bank": attend_bank,
     "attend_bank_fp32": lambda config: attend_bank(config, "f32"),
 }
+_OF_ONE = ("prepare_image", "decode_prepared")  # both are cut from one computation
 
 
 def unread(config: Sam2Config) -> dict[str, tuple[int, ...]]:
@@ -323,10 +314,18 @@ def unread(config: Sam2Config) -> dict[str, tuple[int, ...]]:
     return {"no_mem_pos_enc": (1, 1, config.channels)}
 
 
+def trace_graphs(config: Sam2Config, names: Iterable[str] = TRACES) -> dict[str, Graph]:
+    """Graphs by name; with one of those that are cut from one computation comes the other."""
+    wanted = dict.fromkeys(names)
+    pair = dict(zip(_OF_ONE, _prepared(config), strict=True)) if wanted.keys() & _OF_ONE else {}
+    every = TRACES | BANK_TRACES
+    return {name: every[name](config) for name in wanted if name not in pair} | pair
+
+
 def weight_shapes(config: Sam2Config) -> dict[str, tuple[int, ...]]:
     """The name and shape of every tensor of a checkpoint for this config."""
     shapes: dict[str, tuple[int, ...]] = {}
-    for trace in TRACES.values():
-        for value in trace(config).params:
+    for graph in trace_graphs(config).values():
+        for value in graph.params:
             shapes[value.name] = tuple(int(str(dim)) for dim in value.type.shape)
     return shapes | unread(config)

@@ -16,8 +16,6 @@ from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv2d, layer_norm, linear, mlp, width
 from samgraph.models.sam2.windows import partition, unpartition
 
-_EPS = 1e-6
-
 
 def hiera(at: Scope, config: Sam2Config, image: Tensor) -> list[Tensor]:
     """The last map of every stage, finest first: [B, 3, S, S] -> [B, H, W, C] each."""
@@ -25,8 +23,7 @@ def hiera(at: Scope, config: Sam2Config, image: Tensor) -> list[Tensor]:
     x = x + positions(at, config)
     maps = []
     for i, (stage, window, pools) in enumerate(block_plan(config)):
-        channels, heads = config.stage_channels[stage], config.heads * 2**stage
-        x = block(at / "blocks" / i, x, channels, heads, window, pools, config.mlp_ratio)
+        x = at.mark(f"blocks.{i}", block(at / "blocks" / i, config, x, stage, window, pools))
         if i + 1 == sum(config.stages[: stage + 1]):
             maps.append(x)
     return maps
@@ -64,13 +61,12 @@ def block_plan(config: Sam2Config) -> list[tuple[int, int, bool]]:
     return plan
 
 
-def block(
-    at: Scope, x: Tensor, channels: int, heads: int, window: int, pools: bool, mlp_ratio: int
-) -> Tensor:
+def block(at: Scope, config: Sam2Config, x: Tensor, stage: int, window: int, pools: bool) -> Tensor:
     """One block: [B, H, W, C] -> [B, H, W, C], or [B, H/2, W/2, 2C] where it pools."""
+    channels, heads = config.stage_channels[stage], config.heads * 2**stage
     B, H, W = x.shape[0], width(x, 1), width(x, 2)
     h, w = (window, window) if window else (H, W)
-    normal = layer_norm(at / "norm1", x, eps=_EPS)
+    normal = layer_norm(at / "norm1", x, eps=config.norm_eps)
     windows = partition(normal, h, w, quads=pools)
     y = attention(at / "attn", windows, channels, heads, pools)
     if pools:
@@ -78,14 +74,14 @@ def block(
         x = unpartition(y, h // 2, w // 2, B, H // 2, W // 2)
     else:
         x = x + unpartition(y, h, w, B, H, W)
-    hidden = layer_norm(at / "norm2", x, eps=_EPS)
-    return x + mlp(at / "mlp", hidden, (channels * mlp_ratio, channels), gelu=True)
+    normal = layer_norm(at / "norm2", x, eps=config.norm_eps)
+    return x + mlp(at / "mlp", normal, (channels * config.mlp_ratio, channels), gelu=True)
 
 
 def attention(at: Scope, x: Tensor, channels: int, heads: int, pools: bool) -> Tensor:
     """Attention inside each window: [n, T, C] or, to pool, [n, 4, T/4, C] -> [n, T or T/4, C].
 
-    The order of its tokens is all the same to it, so that pooled windows stay in quads.
+    Attention does not depend on the order of its tokens, so pooled windows stay in quads.
     """
     q, k, v = projections(at / "qkv", x, channels)
     if pools:
@@ -95,7 +91,7 @@ def attention(at: Scope, x: Tensor, channels: int, heads: int, pools: bool) -> T
 
 
 def projections(at: Scope, x: Tensor, channels: int) -> list[Tensor]:
-    """Queries, keys and values; the checkpoint has their three maps as one."""
+    """Queries, keys and values; the checkpoint has their three layers as one."""
     weight, bias = at.weight("weight", 3 * channels, width(x)), at.weight("bias", 3 * channels)
     parts = [slice(i * channels, (i + 1) * channels) for i in range(3)]
     return [ops.linear(x, weight[part], bias[part]) for part in parts]

@@ -1,4 +1,4 @@
-"""The words the model is written in: layers whose weights come from a scope.
+"""The layers the model is written in, whose weights come from a scope.
 
 Shapes: ... any leading axes, C channels, T tokens, N images, H W grid.
 """
@@ -10,7 +10,7 @@ from samgraph.graph import Scope, Tensor
 
 
 def linear(at: Scope, x: Tensor, out: int) -> Tensor:
-    """A learned affine map: [..., C] -> [..., out]."""
+    """A linear layer: [..., C] -> [..., out]."""
     return ops.linear(x, at.weight("weight", out, width(x)), at.weight("bias", out))
 
 
@@ -20,10 +20,10 @@ def layer_norm(at: Scope, x: Tensor, *, eps: float) -> Tensor:
     return ops.layer_norm(x, at.weight("weight", C), at.weight("bias", C), eps=eps)
 
 
-def layer_norm_2d(at: Scope, x: Tensor) -> Tensor:
+def layer_norm_2d(at: Scope, x: Tensor, *, eps: float = 1e-6) -> Tensor:
     """Normalisation over channels at each pixel: [N, C, H, W] -> [N, C, H, W]."""
     C = width(x, axis=1)
-    return ops.layer_norm_2d(x, at.weight("weight", C), at.weight("bias", C), eps=1e-6)
+    return ops.layer_norm_2d(x, at.weight("weight", C), at.weight("bias", C), eps=eps)
 
 
 def conv2d(
@@ -35,8 +35,14 @@ def conv2d(
     return ops.conv2d(x, weight, bias, stride=(stride, stride), padding=(padding, padding))
 
 
+def conv_transpose2d(at: Scope, x: Tensor, out: int, kernel: int) -> Tensor:
+    """A transposed convolution, its stride its kernel k: [N, C, H, W] -> [N, out, k*H, k*W]."""
+    weight = at.weight("weight", width(x, axis=1), out, kernel, kernel)
+    return ops.conv_transpose2d(x, weight, at.weight("bias", out), stride=(kernel, kernel))
+
+
 def mlp(at: Scope, x: Tensor, widths: Sequence[int], *, gelu: bool = False) -> Tensor:
-    """Linear maps with an activation between: [..., C] -> [..., widths[-1]]."""
+    """Linear layers with an activation between: [..., C] -> [..., widths[-1]]."""
     for i, out in enumerate(widths):
         x = linear(at / "layers" / i, x, out)
         if i < len(widths) - 1:

@@ -1,22 +1,24 @@
-"""Memory attention: the current frame looks at what is remembered (section 4).
+"""Memory attention: the current frame attends to what is remembered (section 4).
 
-    for each layer   x + self-attention(norm(x))          both turned by place (axial RoPE)
-                     x + cross-attention(norm(x), memory)  keys: memory + position, turned
+    for each layer   x + self-attention(norm(x))           queries and keys rotated (axial RoPE)
+                     x + cross-attention(norm(x), memory)  keys: memory + position, rotated
                      x + mlp(norm(x))                      values: memory alone
     at the end       norm
 
 The memory is whole frames, oldest conditioning frames first, then object pointers, which have
-no place and are not turned. Keys and values have 64 channels, the frame 256.
+no position in the grid and are not rotated. Keys and values have 64 channels, the frame 256.
+
+Where positions are added is a matter of the config (`pos_enc_at_...`), as in the original.
 
 Shapes: N objects, T cells of the grid, M memory tokens, K of them pointers, C channels.
 """
 
 from samgraph import ops
+from samgraph.errors import ShapeError
 from samgraph.graph import Dim, Scope, Tensor
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import layer_norm, linear
 
-_EPS = 1e-5
 _POSITION_SHARE = 0.1
 
 
@@ -24,60 +26,67 @@ def memory_attention(
     at: Scope,
     config: Sam2Config,
     current: Tensor,
+    position: Tensor,
     memory: Tensor,
     memory_position: Tensor,
     pointer_tokens: Dim,
 ) -> Tensor:
-    """current [N or 1, T, C] with its position added, memory [N, M, 64] -> [N, T, C]."""
-    x = current
+    """current [N or 1, T, C], its sine position [1, T, C], memory [N, M, 64] -> [N, T, C].
+
+    A tenth of the position is added once, at the start.
+    """
+    _check_rope(config, memory.shape[1] - pointer_tokens)
+    x = at.mark("input", current + position * _POSITION_SHARE)
+    memory = at.mark("memory", memory)
+    memory_position = at.mark("memory_position", memory_position)
     for i in range(config.memory_layers):
-        x = memory_layer(at / "layers" / i, config, x, memory, memory_position, pointer_tokens)
-    return layer_norm(at / "norm", x, eps=_EPS)
-
-
-def with_position(current: Tensor, position: Tensor) -> Tensor:
-    """A tenth of the neck's sine position is added once, at the start."""
-    return current + position * _POSITION_SHARE
+        layer = at / "layers" / i
+        x = memory_layer(layer, config, x, position, memory, memory_position, pointer_tokens)
+    return layer_norm(at / "norm", x, eps=config.transformer_norm_eps)
 
 
 def memory_layer(
     at: Scope,
     config: Sam2Config,
     x: Tensor,
+    position: Tensor,
     memory: Tensor,
     memory_position: Tensor,
     pointer_tokens: Dim,
 ) -> Tensor:
-    """One layer: [N or 1, T, C] -> [N, T, C]. One frame for all objects looks at itself once."""
-    x = self_attention_step(at, config, x)
+    """One layer: [N or 1, T, C] -> [N, T, C]. One frame for all objects attends to itself once."""
+    x = at.mark("after_self_attn", self_attention_step(at, config, x, position))
     x = ops.expand(x, memory.shape[0], *x.shape[1:])
-    x = cross_attention_step(at, config, x, memory, memory_position, pointer_tokens)
-    return feedforward_step(at, config, x)
+    x = cross_attention_step(at, config, x, position, memory, memory_position, pointer_tokens)
+    return at.mark("output", feedforward_step(at, config, at.mark("after_cross_attn", x)))
 
 
-def self_attention_step(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
-    """The frame looks at itself."""
-    normal = layer_norm(at / "norm1", x, eps=_EPS)
-    return x + rope_attention(at / "self_attn", config, normal, normal, normal, 0)
+def self_attention_step(at: Scope, config: Sam2Config, x: Tensor, position: Tensor) -> Tensor:
+    """The frame attends to itself."""
+    normal = layer_norm(at / "norm1", x, eps=config.transformer_norm_eps)
+    q = normal + position if config.pos_enc_at_attn else normal
+    return x + rope_attention(at / "self_attn", config, q, q, normal, 0)
 
 
 def cross_attention_step(
     at: Scope,
     config: Sam2Config,
     x: Tensor,
+    position: Tensor,
     memory: Tensor,
     memory_position: Tensor,
     pointer_tokens: Dim,
 ) -> Tensor:
-    """The frame looks at the memory."""
-    normal = layer_norm(at / "norm2", x, eps=_EPS)
-    keys = memory + memory_position
-    return x + rope_attention(at / "cross_attn_image", config, normal, keys, memory, pointer_tokens)
+    """The frame attends to the memory."""
+    normal = layer_norm(at / "norm2", x, eps=config.transformer_norm_eps)
+    q = normal + position if config.pos_enc_at_cross_attn_queries else normal
+    k = memory + memory_position if config.pos_enc_at_cross_attn_keys else memory
+    return x + rope_attention(at / "cross_attn_image", config, q, k, memory, pointer_tokens)
 
 
 def feedforward_step(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
-    """Two linear maps with a ReLU between."""
-    normal = layer_norm(at / "norm3", x, eps=_EPS)
+    """Two linear layers with a ReLU between."""
+    normal = layer_norm(at / "norm3", x, eps=config.transformer_norm_eps)
     hidden = ops.relu(linear(at / "linear1", normal, config.memory_feedforward))
     return x + linear(at / "linear2", hidden, config.channels)
 
@@ -85,9 +94,12 @@ def feedforward_step(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
 def rope_attention(
     at: Scope, config: Sam2Config, q: Tensor, k: Tensor, v: Tensor, unrotated: Dim
 ) -> Tensor:
-    """Projected attention with queries and keys turned by their place in the grid."""
+    """Attention with its projections, queries and keys rotated by their position in the grid."""
     C, heads = config.channels, config.memory_heads
-    q, k, v = (linear(at / f"{n}_proj", x, C) for n, x in zip("qkv", (q, k, v), strict=True))
+    q, k, v = (
+        at.mark(name, linear(at / f"{name}_proj", x, C))
+        for name, x in (("q", q), ("k", k), ("v", v))
+    )
     q, k = (
         ops.axial_rope(
             x,
@@ -98,5 +110,16 @@ def rope_attention(
         )
         for x, rest in ((q, 0), (k, unrotated))
     )
+    q, k = at.mark("q_rotated", q), at.mark("k_rotated", k)
     y = ops.attention(q, k, v, heads=heads, scale=(C // heads) ** -0.5)
     return linear(at / "out_proj", y, C)
+
+
+def _check_rope(config: Sam2Config, rotated: Dim) -> None:
+    """Without `rope_k_repeat` the table of angles is not repeated: it covers one frame."""
+    if not config.rope_k_repeat and rotated != config.grid**2:
+        raise ShapeError(
+            "without `rope_k_repeat` the memory is one frame",
+            got=f"{rotated} rotated keys",
+            expected=f"{config.grid**2}",
+        )

@@ -1,4 +1,4 @@
-"""The memory as tokens: frames with their place and time, pointers with their time.
+"""The memory as tokens: frames with their position and time, pointers with their time.
 
 A remembered frame is tagged with its slot: `memory_frames - 1` for every conditioning frame, t - 1
 for the frame t steps back. An object pointer of 256 channels becomes four tokens of 64, with
@@ -7,21 +7,35 @@ its distance in time, scaled to 0..1, as position (SAM 2.1).
 Shapes: N objects, F frames, T cells of the grid, Q pointers.
 """
 
+import numpy as np
+
 from samgraph import ops
-from samgraph.graph import Scope, Tensor
+from samgraph.errors import InputError
+from samgraph.graph import Array, Scope, Tensor
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import linear
 from samgraph.models.sam2.positions import sine_grid, sine_time
 
 
+def check_slots(config: Sam2Config, slots: Array) -> None:
+    """Raise `InputError` for slots [N, F] that are no rows of the time table; graphs do not."""
+    outside = (slots < 0) | (slots >= config.memory_frames)
+    if np.any(outside):
+        raise InputError(
+            "a remembered frame has a slot that does not exist",
+            got=int(slots[outside][0]),
+            expected=f"0 to {config.memory_frames - 1}",
+        )
+
+
 def frame_positions(at: Scope, config: Sam2Config, slots: Tensor) -> Tensor:
-    """Place and time of every remembered token: slots [N, F] -> [N, F*T, 64]."""
+    """Position and time of every remembered token: slots [N, F] -> [N, F*T, 64]."""
     N, F = slots.shape
     side, C = config.grid, config.memory_channels
     times = at.weight("maskmem_tpos_enc", config.memory_frames, 1, 1, C)
     table = times.reshape(config.memory_frames, C)
-    place = sine_grid(C, side, side).reshape(C, side * side).T[None, None]
-    tagged = ops.gather(table, slots, 0).reshape(N, F, 1, C) + place
+    position = sine_grid(C, side, side).reshape(C, side * side).T[None, None]
+    tagged = ops.gather(table, slots, 0).reshape(N, F, 1, C) + position
     return tagged.reshape(N, F * (side * side), C)
 
 

@@ -4,7 +4,7 @@
     frame  a 1x1 convolution
     both   added, two ConvNeXt blocks, down to 64 channels
 
-With SAM 2.1, an embedding is added where the object is hidden.
+With SAM 2.1, an embedding is added where the object is occluded or absent.
 
 Shapes: N objects, C channels, E grid, S image size.
 """
@@ -24,12 +24,10 @@ def memory_encoder(
 ) -> Tensor:
     """image [N or 1, C, E, E], mask [N, 1, S, S] ready for the convolutions -> [N, 64, E, E].
 
-    `hidden` [N, 1, 1, 1] is 1 where the object is not to be seen.
+    `hidden` [N, 1, 1, 1] is 1 where the object is occluded or absent.
     """
     encoder = at / "memory_encoder"
     x = conv2d(encoder / "pix_feat_proj", image, config.channels, 1)
-    if x.shape[0] == 1:  # repeated, not broadcast: OpenVINO 2026.4 cannot join that sum and conv
-        x = ops.tile(x, mask.shape[0], 1, 1, 1)
     x = x + shrink_mask(encoder / "mask_downsampler" / "encoder", config, mask)
     for i in range(config.fuser_layers):
         x = fuse(encoder / "fuser" / "layers" / i, config, x)
@@ -45,8 +43,9 @@ def steepen(logits: Tensor, binary: Tensor) -> Tensor:
 
     Hardening (1 above zero, else 0) is a sigmoid that is steep beyond any float, shifted so that
     zero falls on the lower side. It is done before a mask is enlarged, where it costs least: a
-    power of two changes no digit, so that every sign is the same after. Only logits that cancel to
-    exactly zero between two pixels count half there.
+    power of two changes no digit, so that every sign is the same after.
+
+    Not exact: logits that cancel to exactly zero between two pixels count half, not zero.
     """
     return logits * ops.where(binary, STEEPNESS, 1.0) + ops.where(binary, -1e3, 0.0)
 
@@ -61,15 +60,15 @@ def shrink_mask(at: Scope, config: Sam2Config, mask: Tensor) -> Tensor:
     x = mask
     for step in range(_STEPS):
         x = conv2d(at / (3 * step), x, 4 ** (step + 1), 3, stride=2, padding=1)
-        x = ops.gelu(layer_norm_2d(at / (3 * step + 1), x))
+        x = ops.gelu(layer_norm_2d(at / (3 * step + 1), x, eps=config.norm_eps))
     return conv2d(at / (3 * _STEPS), x, config.channels, 1)
 
 
 def fuse(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
-    """A ConvNeXt block: a 7 x 7 convolution a channel, a norm, a wide MLP, scaled."""
+    """A ConvNeXt block: a depthwise 7 x 7 convolution, a norm, a wide MLP, scaled."""
     C = config.channels
     weight, bias = (at / "dwconv").weight("weight", C, 1, 7, 7), (at / "dwconv").weight("bias", C)
     y = ops.conv2d(x, weight, bias, padding=(3, 3), groups=C)
-    y = layer_norm_2d(at / "norm", y).transpose(0, 2, 3, 1)
+    y = layer_norm_2d(at / "norm", y, eps=config.norm_eps).transpose(0, 2, 3, 1)
     y = linear(at / "pwconv2", ops.gelu(linear(at / "pwconv1", y, 4 * C)), C)
     return x + (y * at.weight("gamma", C)).transpose(0, 3, 1, 2)

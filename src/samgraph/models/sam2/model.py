@@ -18,8 +18,8 @@ from samgraph.models.family import (
     Preprocessing,
 )
 from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.graphs import BANK_TRACES, TRACES, unread
-from samgraph.models.sam2.split import SplitMemoryAttention
+from samgraph.models.sam2.graphs import BANK_TRACES, TRACES, trace_graphs, unread
+from samgraph.models.sam2.memory_bank import check_slots
 from samgraph.runtime import CompileOptions
 
 # Prompts and decoder lose masks in bf16 (0.88 to 0.92 IoU), so they never run in it.
@@ -28,7 +28,6 @@ FOR_ONE = {
     "image_encoder": ("B", "image"),
     "decode": ("N", "points"),
     "memory_encoder": ("N", "mask"),
-    "prepare_image": ("B", "embedding"),
     "decode_prepared": ("N", "points"),
 }
 
@@ -51,7 +50,8 @@ class Sam2Model(CompiledModel):
         super().__init__(
             config,
             weights,
-            traces={**TRACES, **BANK_TRACES},
+            trace=trace_graphs,
+            names=(*TRACES, *BANK_TRACES),
             for_one=FOR_ONE,
             exact=ALWAYS_FP32,
             device=device,
@@ -130,6 +130,7 @@ class Sam2Model(CompiledModel):
 
     def attend(self, features: Features, read: BankRead) -> Features:
         """The frame conditioned on what each object remembers: an embedding [N, C, E, E]."""
+        check_slots(self.config, read.slots)
         found = self.run(
             "attend_bank" if read.stored == "bf16" else "attend_bank_fp32",
             embedding=features.maps["embedding"],
@@ -159,11 +160,3 @@ class Sam2Model(CompiledModel):
             side = self.config.mask_size
             self._no_masks[count] = self.buffers.zeros((count, 1, side, side), "f32")
         return self._no_masks[count]
-
-    def _compile(self, name: str, for_one: bool) -> Any:
-        session = self.session_for(name)
-        if name == "memory_attention" and session.options.chosen_profile.stages == "split":
-            return SplitMemoryAttention(
-                self.config, lambda graph: session.compile(graph, self.weights)
-            )
-        return super()._compile(name, for_one)

@@ -1,10 +1,10 @@
 """The neck: every stage's map with the same number of channels (section 4, "image encoder").
 
     level 3 (stride 32)   1x1 conv
-    level 2 (stride 16)   1x1 conv + level 3, enlarged       what everything else looks at
+    level 2 (stride 16)   1x1 conv + level 3, enlarged       the image embedding
     level 1, 0            1x1 conv                           only for fine mask edges
 
-Level 3 is dropped once level 2 has taken it in. Shapes: B images, C channels.
+Level 3 is dropped once it is added to level 2. Shapes: B images, C channels.
 """
 
 from samgraph import ops

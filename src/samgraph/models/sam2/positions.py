@@ -1,7 +1,7 @@
 """Fixed position encodings: tables of sines that depend on nothing learned.
 
 `sine_grid` belongs to the neck and the memory encoder; the prompt encoder has its own, random
-Fourier one (see prompts), and memory attention turns its channels instead (ops.axial_rope).
+Fourier one (see prompts), and memory attention rotates its channels instead (ops.axial_rope).
 """
 
 import numpy as np
@@ -13,10 +13,10 @@ _TEMPERATURE = 10000.0
 
 
 def sine_grid(channels: int, height: int, width: int) -> Array:
-    """The encoding of every place of a grid: [channels, height, width].
+    """The encoding of every position of a grid: [channels, height, width].
 
-    The first half of the channels tells the row, the second the column; sine and cosine
-    alternate. Places run from 1 to n and are scaled to a whole turn.
+    The first half of the channels encodes the row, the second the column; sine and cosine
+    alternate. Positions run from 1 to n and are scaled to a whole turn.
     """
     rows, columns = _sines(channels // 2, height), _sines(channels // 2, width)
     shape = (height, width, channels // 2)
@@ -25,10 +25,10 @@ def sine_grid(channels: int, height: int, width: int) -> Array:
 
 
 def _sines(channels: int, length: int) -> Array:
-    """[length, channels]: sine and cosine of each place at falling frequencies, interleaved."""
-    places = np.arange(1, length + 1, dtype=np.float32)
-    places = places / (places[-1] + np.float32(1e-6)) * np.float32(2 * np.pi)
-    angles = places[:, None] / _periods(channels)
+    """[length, channels]: sine and cosine of each position at falling frequencies, interleaved."""
+    positions = np.arange(1, length + 1, dtype=np.float32)
+    positions = positions / (positions[-1] + np.float32(1e-6)) * np.float32(2 * np.pi)
+    angles = positions[:, None] / _periods(channels)
     result = np.empty((length, channels), np.float32)
     result[:, 0::2], result[:, 1::2] = np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])
     return result
@@ -44,6 +44,6 @@ def sine_time(times: Tensor, channels: int) -> Tensor:
 
 
 def _periods(channels: int) -> Array:
-    """One period for each channel; neighbours share theirs."""
+    """The period of each channel; neighbours share theirs."""
     steps = 2 * (np.arange(channels) // 2) / channels
     return (_TEMPERATURE**steps).astype(np.float32)

@@ -1,13 +1,13 @@
 """The prompt encoder: points, boxes and masks as embeddings (section 4, "prompt encoder").
 
-    a point   Fourier features of its place + the embedding of its kind
+    a point   Fourier features of its position + the embedding of its kind
     a box     two points, of kinds 2 (top left) and 3 (bottom right)
     a mask    three convolutions, added to the image; no mask is an embedding of its own
 
 Labels: 1 inside, 0 outside, 2 and 3 the corners of a box, -1 no point: an embedding with no
-place. One such point ends the list. Label -2 stands for nothing at all: it fills up shorter
-lists and is hidden from attention (`hidden`). A list of nothing else has no end either: that is
-the reference's prompt of a mask alone.
+position. One such point ends the list. Label -2 is padding for shorter lists, which attention
+does not see (`padding_mask`). A list of nothing else has no end either: that is the reference's
+prompt of a mask alone.
 
 Shapes: N prompts, P points, C channels, S image size, E grid.
 """
@@ -23,7 +23,7 @@ from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv2d, layer_norm_2d
 
 _KINDS = 4
-_HIDDEN_SCORE = -1e9
+_MASKED_SCORE = -1e9
 
 
 def points(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> Tensor:
@@ -40,27 +40,27 @@ def points(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> Tensor:
 
 def embed_points(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> Tensor:
     """Points without padding: [N, P, C]."""
-    place = fourier(at / "pe_layer", config, (xy + 0.5) / config.image_size)
+    position = fourier(at / "pe_layer", config, (xy + 0.5) / config.image_size)
     kind = labels[..., None]
-    nowhere = (at / "not_a_point_embed").weight("weight", 1, config.channels)
-    result = ops.where(kind < 0, nowhere, place)
+    no_point = (at / "not_a_point_embed").weight("weight", 1, config.channels)
+    result = ops.where(kind < 0, no_point, position)
     for i in range(_KINDS):
         embedding = (at / "point_embeddings" / i).weight("weight", 1, config.channels)
         result = result + ops.where(kind == i, embedding, 0.0)
     return result
 
 
-def hidden(labels: Tensor, tokens_before: int) -> Tensor:
-    """What to add to attention scores so that absent points are not seen: [N, 1, 1, T]."""
+def padding_mask(labels: Tensor, tokens_before: int) -> Tensor:
+    """What to add to attention scores so that padding is not attended to: [N, 1, 1, T]."""
     N, P = labels.shape
-    score = ops.where(labels == ABSENT, _HIDDEN_SCORE, 0.0)
+    score = ops.where(labels == ABSENT, _MASKED_SCORE, 0.0)
     end = ops.reduce(score, (1,), how="max", keep=True)
     around = ops.pad(ops.concat([score, end], axis=1), (0, tokens_before), (0, 0))
     return around.reshape(N, 1, 1, P + (tokens_before + 1))
 
 
 def fourier(at: Scope, config: Sam2Config, xy: Tensor) -> Tensor:
-    """Random Fourier features of places in 0..1: [..., 2] -> [..., C]."""
+    """Random Fourier features of positions in 0..1: [..., 2] -> [..., C]."""
     half = config.channels // 2
     frequencies = at.weight("positional_encoding_gaussian_matrix", 2, half)
     angles = ops.matmul(xy * 2.0 - 1.0, frequencies) * (2 * math.pi)
@@ -78,9 +78,10 @@ def dense_positions(at: Scope, config: Sam2Config) -> Tensor:
 def mask(at: Scope, config: Sam2Config, logits: Tensor) -> Tensor:
     """A low-resolution mask as something to add to the image: [N, 1, 4E, 4E] -> [N, C, E, E]."""
     down = at / "mask_downscaling"
-    fine = config.prompt_mask_channels
-    x = ops.gelu(layer_norm_2d(down / 1, conv2d(down / 0, logits, fine // 4, 2, stride=2)))
-    x = ops.gelu(layer_norm_2d(down / 4, conv2d(down / 3, x, fine, 2, stride=2)))
+    x, fine = logits, config.prompt_mask_channels
+    for step, out in ((0, fine // 4), (3, fine)):
+        x = conv2d(down / step, x, out, 2, stride=2)
+        x = ops.gelu(layer_norm_2d(down / (step + 1), x, eps=config.norm_eps))
     return conv2d(down / 6, x, config.channels, 1)
 
 

@@ -1,11 +1,11 @@
 """Faults of the mask decoder, and of what video makes of its answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from samgraph import ops
-from samgraph.graph import Builder, Scope, Tensor
+from samgraph.graph import Builder, Graph, Scope, Tensor
 from samgraph.models.sam2 import graphs, mask_decoder, two_way
 from samgraph.models.sam2.config import Sam2Config
 from tests.models.sam2.faults.planting import Patch, fault, wrap
@@ -33,26 +33,38 @@ def the_mask_tokens_before_the_iou_token(patch: Patch) -> None:
 def a_first_layer_like_the_others(patch: Patch) -> None:
     """Layer 0 adds positions to its queries, and its self-attention has a shortcut."""
 
-    def look(original: Any, *given: Any, first: bool) -> Any:
-        return original(*given, first=False)
+    def layer(original: Any, *given: Any, is_first: bool) -> Any:
+        return original(*given, is_first=False)
 
-    wrap(patch, two_way, "_look_at_tokens", look)
+    wrap(patch, two_way, "layer", layer)
+
+
+def _attention(patch: Patch, kind: str, change: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    """Other keys and values in attentions of a kind, from their keys and values."""
+
+    def attention(
+        original: Any, at: Scope, config: Any, q: Any, k: Any, v: Any, *more: Any, **named: Any
+    ) -> Any:
+        if kind in at.path:
+            k, v = change(k, v)
+        return original(at, config, q, k, v, *more, **named)
+
+    wrap(patch, two_way, "attention", attention)
 
 
 @fault("decoder:click")
 def values_with_positions_in_the_decoder(patch: Patch) -> None:
-    def look(original: Any, at: Scope, config: Sam2Config, q: Tensor, k: Tensor, _: Tensor) -> Any:
-        return original(at, config, q, k, k)
-
-    wrap(patch, two_way, "token_to_image", look)
+    _attention(patch, "token_to_image", lambda k, _: (k, k))
 
 
 @fault("decoder:click")
 def keys_without_positions_in_the_decoder(patch: Patch) -> None:
-    def look(original: Any, at: Scope, config: Sam2Config, q: Tensor, _: Tensor, v: Tensor) -> Any:
-        return original(at, config, q, v, v)
+    _attention(patch, "token_to_image", lambda _, v: (v, v))
 
-    wrap(patch, two_way, "token_to_image", look)
+
+@fault("decoder:click", "decode:all")
+def image_to_token_keys_without_positions(patch: Patch) -> None:
+    _attention(patch, "image_to_token", lambda _, v: (v, v))
 
 
 @fault("decoder:click")
@@ -65,37 +77,42 @@ def fine_features_left_out(patch: Patch) -> None:
 
 @fault("decoder:click", "decode_prepared")
 def fine_features_by_columns(patch: Patch) -> None:
-    def cells(original: Any, config: Sam2Config, x: Tensor, times: int) -> Any:
-        return original(config, x.transpose(0, 1, 3, 2), times)
+    def upscale(original: Any, at: Scope, config: Sam2Config, x: Tensor, fine: Any) -> Any:
+        return original(at, config, x, tuple(y.transpose(0, 1, 3, 2) for y in fine))
 
-    wrap(patch, mask_decoder, "to_cells", cells)
+    wrap(patch, mask_decoder, "upscale", upscale)
+
+
+def _handed(patch: Patch, change: Mapping[str, str]) -> None:
+    """What a prepared image hands on for one value is another one: kind and name of each."""
+
+    def hoist(original: Any, *given: Any, **named: Any) -> tuple[Graph, Graph]:
+        shared, rest = original(*given, **named)
+        outputs = dict(shared.outputs)
+        first = "sam_mask_decoder.transformer.layers.0.cross_attn_"
+        swapped = {first + name: outputs[first + other] for name, other in change.items()}
+        return replace(shared, outputs=tuple((outputs | swapped).items())), rest
+
+    wrap(patch, graphs, "hoist_shared", hoist)
 
 
 @fault("decode_prepared")
 def keys_and_queries_of_a_prepared_image_swapped(patch: Patch) -> None:
-    def project(original: Any, *given: Any) -> two_way.Projected:
-        made: two_way.Projected = original(*given)
-        return replace(made, keys=made.queries, queries=made.keys)
-
-    wrap(patch, two_way, "project", project)
+    _handed(patch, {"token_to_image.k": "image_to_token.q", "image_to_token.q": "token_to_image.k"})
 
 
 @fault("decode_prepared")
-def values_with_positions_in_a_prepared_image(patch: Patch) -> None:
-    def project(original: Any, at: Scope, config: Sam2Config, x: Tensor, p: Tensor) -> Any:
-        moved = original(at, config, x + p, p * 0.0)
-        return replace(original(at, config, x, p), values=moved.values)
-
-    wrap(patch, two_way, "project", project)
+def keys_for_values_of_a_prepared_image(patch: Patch) -> None:
+    _handed(patch, {"token_to_image.v": "token_to_image.k"})
 
 
 @fault("decoder:click")
 def networks_of_the_masks_in_another_order(patch: Patch) -> None:
-    def paint(original: Any, at: Scope, config: Sam2Config, tokens: Tensor, canvas: Tensor) -> Any:
-        turned = ops.concat([tokens[:, i : i + 1] for i in (3, 2, 1, 0)], axis=1)
-        return original(at, config, turned, canvas)
+    def predict(original: Any, at: Scope, config: Sam2Config, tokens: Tensor, x: Tensor) -> Any:
+        reversed_tokens = ops.concat([tokens[:, i : i + 1] for i in (3, 2, 1, 0)], axis=1)
+        return original(at, config, reversed_tokens, x)
 
-    wrap(patch, mask_decoder, "paint", paint)
+    wrap(patch, mask_decoder, "predict_masks", predict)
 
 
 @fault("decoder:click")
@@ -120,10 +137,10 @@ def mask_0_however_unstable(patch: Patch) -> None:
 
 @fault("decoder:box", "heads:pt_multi", "heads:none_multi", config="test2")
 def the_best_of_all_four_masks(patch: Patch) -> None:
-    def best(original: Any, decoded: Any, multimask: Tensor, steadiness: Tensor) -> Tensor:
+    def best(original: Any, decoded: Any, multimask: Tensor, stability: Tensor) -> Tensor:
         return ops.reduce(decoded.ious, (1,), how="argmax")
 
-    wrap(patch, mask_decoder, "best_place", best)
+    wrap(patch, mask_decoder, "best_index", best)
 
 
 # What video makes of an answer.
@@ -134,8 +151,8 @@ def _answers(patch: Patch, *, best_token: bool, keep_pointer: bool) -> None:
         original: Any, builder: Builder, config: Sam2Config, decoded: Any, multimask: Tensor
     ) -> dict[str, Tensor]:
         found: dict[str, Tensor] = original(builder, config, decoded, multimask)
-        steadiness = mask_decoder.stability(decoded.masks)
-        best = mask_decoder.best_place(decoded, multimask, steadiness)[:, None]
+        stability = mask_decoder.stability(decoded.masks)
+        best = mask_decoder.best_index(decoded, multimask, stability)[:, None]
         place = best if best_token else ops.where(multimask[:, None], best, 0)
         token = ops.gather(decoded.tokens, place, 1, batch=1)[:, 0]
         pointer = mask_decoder.pointer(builder.scope(), config, token)

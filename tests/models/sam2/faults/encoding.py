@@ -100,10 +100,10 @@ def pooling_by_the_mean(patch: Patch) -> None:
 
 @fault("encoder", config="test2")
 def as_many_heads_in_every_stage(patch: Patch) -> None:
-    def block(original: Any, at: Scope, x: Tensor, channels: int, _: int, *rest: Any) -> Any:
-        return original(at, x, channels, 2, *rest)
+    def attention(original: Any, at: Scope, x: Tensor, channels: int, _: int, pools: bool) -> Any:
+        return original(at, x, channels, 2, pools)
 
-    wrap(patch, hiera, "block", block)
+    wrap(patch, hiera, "attention", attention)
 
 
 @fault("encoder", config="test2")
@@ -128,27 +128,31 @@ def gelu_by_its_tanh_formula(patch: Patch) -> None:
     patch.setattr(ops, "gelu", gelu)
 
 
+def _epsilon(patch: Patch, module: Any, name: str, other: float) -> None:
+    def norm(original: Any, at: Scope, x: Tensor, *, eps: float) -> Any:
+        return original(at, x, eps=other)
+
+    wrap(patch, module, name, norm)
+
+
 @fault("quiet")
 def the_norm_of_attention_in_the_trunk(patch: Patch) -> None:
-    patch.setattr(hiera, "_EPS", 1e-5)
+    _epsilon(patch, hiera, "layer_norm", 1e-5)
 
 
 @fault("quiet")
 def the_norm_of_the_trunk_in_memory_attention(patch: Patch) -> None:
-    patch.setattr(memory_attention, "_EPS", 1e-6)
+    _epsilon(patch, memory_attention, "layer_norm", 1e-6)
 
 
 @fault("quiet")
 def the_norm_of_the_trunk_in_the_decoder(patch: Patch) -> None:
-    patch.setattr(two_way, "_EPS", 1e-6)
+    _epsilon(patch, two_way, "layer_norm", 1e-6)
 
 
 @fault("quiet")
-def the_norm_of_attention_in_growing_masks(patch: Patch) -> None:
-    def norm(original: Any, at: Scope, x: Tensor, *, eps: float) -> Any:
-        return original(at, x, eps=1e-5)
-
-    wrap(patch, mask_decoder, "layer_norm", norm)
+def the_norm_of_attention_in_upscaled_masks(patch: Patch) -> None:
+    _epsilon(patch, mask_decoder, "layer_norm_2d", 1e-5)
 
 
 @fault("quiet")

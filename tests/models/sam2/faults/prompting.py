@@ -105,7 +105,7 @@ def nothing_in_place_of_a_mask(patch: Patch) -> None:
 
 @fault("decode:all")
 def absent_points_that_are_seen(patch: Patch) -> None:
-    wrap(patch, prompts, "hidden", lambda original, *given: original(*given) * 0.0)
+    wrap(patch, prompts, "padding_mask", lambda original, *given: original(*given) * 0.0)
 
 
 @fault("decode:click")

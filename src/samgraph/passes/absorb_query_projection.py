@@ -1,0 +1,175 @@
+"""absorb_query_projection: few keys take over the projection of many queries, values the output's.
+
+    %0 = linear(%x, %wq, %bq)             %0 = mul(%k, scale), heads apart        [N,h,S,D]
+    %1 = attention(%0, %k, %v, %mask)     %1 = matmul(%0, %wq by head)            [N,h*S,C]
+    %2 = linear(%1, %wo, %bo)             %2 = matmul(%x, %1 transposed)          [N,T,h*S]
+    return y=%2                     =>    %3 = matmul(%0, %bq by head)            [N,1,h,S]
+                                          %4 = add(%2, %3 + %mask)                [N,T,h,S]
+                                          %5 = softmax(%4)
+                                          %6 = matmul(%v, %wo by head) + %bo / h  [N,h*S,C]
+                                          %7 = matmul(%5, %6)                     [N,T,C]
+                                          return y=%7
+
+Exact, the mirror image of `absorb_key_projection`: (wq x + bq)'k = x'(wq'k) + bq'k. The sum over
+heads of wo avg(v) is an average of wo v; the weights of a head sum to one, so that each head can
+carry its share of the bias. Queries that are no projection, or one for the whole batch (`expand`),
+stay as they are: then the keys of each head stand in columns of their own, zero elsewhere.
+
+Only where nothing else reads what is between, for masks that are the same for all queries, and
+where it is fewer multiply-adds, each symbol counted as 1. So an image attends to tokens.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from samgraph.graph.dims import Dim
+from samgraph.graph.graph import Graph, Node, Value
+from samgraph.passes.heads import (
+    SWAP,
+    heads_in_rows,
+    heads_of,
+    least,
+    plain_linear,
+    scaled_heads,
+    split_heads,
+    split_weight,
+)
+from samgraph.passes.rewriter import Rewriter
+
+
+class _Parts(NamedTuple):
+    """An attention, the linear layer that makes its queries, if one does, and its queries."""
+
+    attention: Node
+    projection: Node | None
+    queries: Value  # [N or 1, T, C], before the projection
+
+
+def absorb_query_projection(graph: Graph) -> Graph:
+    """Rewrite each attention of many queries to few keys that an output projection reads."""
+    if not graph.has("attention"):
+        return graph
+    rewriter = Rewriter(graph)
+    uses = graph.use_counts()
+    for node in graph:
+        found = _find(graph, node, uses) if node.op == "linear" else None
+        if found is None:
+            rewriter.keep(node)
+        else:
+            rewriter.replace(node.result, _attend(rewriter, node, found))
+    return rewriter.finish()
+
+
+def _find(graph: Graph, output: Node, uses: dict[str, int]) -> _Parts | None:
+    """The attention before an output projection, if rewriting both pays."""
+    node = graph.producers().get(output.inputs[0].name)
+    if node is None or node.op != "attention" or uses[node.result.name] != 1:
+        return None
+    if output.attributes.get("activation", "none") != "none" or output.exact != node.exact:
+        return None
+    if node.result.type.rank != 3 or not all(_same_for_all(mask) for mask in node.inputs[3:]):
+        return None
+    queries = node.inputs[0]
+    projection = plain_linear(graph, queries, uses)
+    if projection is not None and projection.exact != node.exact:
+        projection = None
+    if projection is not None:
+        queries = projection.inputs[0]
+    else:
+        made = graph.producers().get(queries.name)
+        if made is not None and made.op == "expand" and _is_batch_of_one(made.inputs[0]):
+            queries = made.inputs[0]
+    parts = _Parts(node, projection, queries)
+    return parts if _pays(parts, output) else None
+
+
+def _same_for_all(mask: Value) -> bool:
+    """Whether a mask is [N or 1, heads or 1, 1, S or 1]."""
+    return mask.type.rank == 4 and mask.type.shape[2] == 1
+
+
+def _is_batch_of_one(value: Value) -> bool:
+    return value.type.rank == 3 and value.type.shape[0] == 1
+
+
+def _pays(parts: _Parts, output: Node) -> bool:
+    node = parts.attention
+    (_, T, inner), (_, S, outer) = node.inputs[0].type.shape, node.inputs[2].type.shape
+    end, wide = output.result.type.shape[-1], parts.queries.type.shape[-1]
+    projecting: Dim = 0 if parts.projection is None else wide * inner
+    absorbed = heads_of(node) * T * S * (wide + end) + S * (projecting + outer * end)
+    return least(absorbed) < least(T * (projecting + outer * end) + T * S * (inner + outer))
+
+
+def _attend(rewriter: Rewriter, output: Node, parts: _Parts) -> Value:
+    node, exact = parts.attention, output.exact
+    _, k, v, *masks = (rewriter.new(value) for value in node.inputs)
+    keys = scaled_heads(rewriter, k, node)
+    moved, added = _keys(rewriter, parts, keys, masks)
+    moved = rewriter.emit("transpose", moved, exact=exact, axes=SWAP)
+    scores = rewriter.emit("matmul", rewriter.new(parts.queries), moved, exact=exact)
+    (N, T, rows), (_, heads, S, _) = scores.type.shape, keys.type.shape
+    scores = rewriter.emit("reshape", scores, exact=exact, shape=(N, T, heads, S))
+    for value in added:
+        scores = rewriter.emit("add", scores, value, exact=exact)
+    weights = rewriter.emit("softmax", scores, exact=exact, axis=-1)
+    weights = rewriter.emit("reshape", weights, exact=exact, shape=(N, T, rows))
+    return rewriter.emit("matmul", weights, _values(rewriter, output, node, v), exact=exact)
+
+
+def _keys(
+    rewriter: Rewriter, parts: _Parts, keys: Value, masks: list[Value]
+) -> tuple[Value, list[Value]]:
+    """The keys that queries are multiplied with, [N, h*S, C], and what is added to the scores."""
+    node, projection = parts.attention, parts.projection
+    exact = node.exact
+    added = [_heads_third(rewriter, mask, exact) for mask in masks]
+    if projection is None:
+        return _side_by_side(rewriter, keys, node), added
+    _, weight, *bias = (rewriter.new(value) for value in projection.inputs)
+    moved = rewriter.emit("matmul", keys, split_weight(rewriter, weight, node), exact=exact)
+    moved = heads_in_rows(rewriter, moved, node)
+    if bias:
+        N, heads, S, D = keys.type.shape
+        column = rewriter.emit("reshape", bias[0], shape=(1, heads, D, 1))
+        shift = rewriter.emit("matmul", keys, column, exact=exact)
+        shift = rewriter.emit("reshape", shift, exact=exact, shape=(N, 1, heads, S))
+        added = [rewriter.emit("add", shift, *added, exact=exact) if added else shift]
+    return moved, added
+
+
+def _heads_third(rewriter: Rewriter, mask: Value, exact: bool) -> Value:
+    """[N, h, 1, S] -> [N, 1, h, S]."""
+    N, heads, _, S = mask.type.shape
+    if heads == 1:
+        return mask
+    return rewriter.emit("reshape", mask, exact=exact, shape=(N, 1, heads, S))
+
+
+def _side_by_side(rewriter: Rewriter, keys: Value, node: Node) -> Value:
+    """Each head in columns of its own, zero elsewhere: [N, h, S, D] -> [N, h*S, h*D]."""
+    N, heads, S, D = keys.type.shape
+    count = heads_of(node)
+    own = np.eye(count).reshape(1, count, 1, count, 1)
+    alone = rewriter.emit("reshape", keys, exact=node.exact, shape=(N, heads, S, 1, D))
+    mine = rewriter.constant(own, keys.type.dtype)
+    columns = rewriter.emit("mul", alone, mine, exact=node.exact)
+    shape = (N, heads * S, heads * D)
+    return rewriter.emit("reshape", columns, exact=node.exact, shape=shape)
+
+
+def _values(rewriter: Rewriter, output: Node, node: Node, v: Value) -> Value:
+    """The values with the output projection of their head applied: [N, h*S, C]."""
+    exact = node.exact
+    weight, *bias = (rewriter.new(value) for value in output.inputs[1:])
+    (end, outer), heads = weight.type.shape, heads_of(node)
+    by_head = rewriter.emit("transpose", weight, axes=(1, 0))
+    shape = (1, heads, outer // heads, end)
+    by_head = rewriter.emit("reshape", by_head, shape=shape)
+    values = rewriter.emit("matmul", split_heads(rewriter, v, node), by_head, exact=exact)
+    if bias:
+        share = rewriter.constant(np.asarray(1.0 / heads), weight.type.dtype)
+        share = rewriter.emit("mul", bias[0], share)
+        values = rewriter.emit("add", values, share, exact=exact)
+    return heads_in_rows(rewriter, values, node)

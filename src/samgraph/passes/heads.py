@@ -1,0 +1,57 @@
+"""Pieces that passes write attention out with: scaled, heads apart, weights by head.
+
+Shapes: N batch, T tokens, h heads of width D, C channels.
+"""
+
+import numpy as np
+
+from samgraph.graph.dims import Dim, evaluate
+from samgraph.graph.graph import Graph, Node, Value
+from samgraph.passes.rewriter import Rewriter
+
+HEADS_APART = (0, 2, 1, 3)  # [N, T, h, D] <-> [N, h, T, D]
+SWAP = (0, 2, 1)
+
+
+def plain_linear(graph: Graph, value: Value, uses: dict[str, int]) -> Node | None:
+    """The linear layer without activation that makes `value` for one reader, if one does."""
+    node = graph.producers().get(value.name)
+    if node is None or node.op != "linear" or uses.get(value.name) != 1:
+        return None
+    return node if node.attributes.get("activation", "none") == "none" else None
+
+
+def heads_of(node: Node) -> int:
+    """The number of heads of an attention."""
+    return int(str(node.attributes["heads"]))
+
+
+def least(dim: Dim) -> int:
+    """A length with every symbol at 1: graphs are open in what is mostly small."""
+    return dim if isinstance(dim, int) else evaluate(dim, dict.fromkeys(dim.symbols, 1))
+
+
+def scaled_heads(rewriter: Rewriter, x: Value, node: Node) -> Value:
+    """x times the scale of an attention, heads apart: [N, T, h*D] -> [N, h, T, D]."""
+    scale = rewriter.constant(np.asarray(node.attributes["scale"]), x.type.dtype)
+    return split_heads(rewriter, rewriter.emit("mul", x, scale, exact=node.exact), node)
+
+
+def split_heads(rewriter: Rewriter, x: Value, node: Node) -> Value:
+    """[N, T, h*D] -> [N, h, T, D]."""
+    N, T, width = x.type.shape
+    shape = (N, T, heads_of(node), width // heads_of(node))
+    apart = rewriter.emit("reshape", x, exact=node.exact, shape=shape)
+    return rewriter.emit("transpose", apart, exact=node.exact, axes=HEADS_APART)
+
+
+def split_weight(rewriter: Rewriter, weight: Value, node: Node) -> Value:
+    """The weight of a linear layer, its outputs by head: [h*D, C] -> [1, h, D, C]."""
+    (width, C), heads = weight.type.shape, heads_of(node)
+    return rewriter.emit("reshape", weight, shape=(1, heads, width // heads, C))
+
+
+def heads_in_rows(rewriter: Rewriter, x: Value, node: Node) -> Value:
+    """[N, h, T, C] -> [N, h*T, C]."""
+    N, heads, T, C = x.type.shape
+    return rewriter.emit("reshape", x, exact=node.exact, shape=(N, heads * T, C))

@@ -1,0 +1,17 @@
+"""Graphs written for passes, by name: golden files show each before and after its pass."""
+
+from collections.abc import Callable
+
+from samgraph.graph import Graph
+
+CASES: dict[str, tuple[str, Callable[[], Graph]]] = {}
+
+
+def case(step: str) -> Callable[[Callable[[], Graph]], Callable[[], Graph]]:
+    """Register a graph for the pass `step`; the golden file is called after the function."""
+
+    def add(make: Callable[[], Graph]) -> Callable[[], Graph]:
+        CASES[make.__name__] = (step, make)
+        return make
+
+    return add
