@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.cli.eval_images import find_pairs
-from samgraph.errors import ImageError
 from samgraph.predict.image.encoded import EncodedImage
 from tests.cli.running import Outcome, call
 from tests.golden import scenes
@@ -101,36 +99,6 @@ def test_right_masks_are_worth_a_hundred(
     mean = json.loads(measure("images", photographs, "--json").out)["mean"]
 
     assert mean == {"objects": 1, "box": 1.0, "1 click": 1.0, "5 clicks": 1.0}
-
-
-def test_folders_by_other_names(tmp_path: Path) -> None:
-    for name in ("JPEGImages", "SegmentationObject", "elsewhere"):
-        (tmp_path / name).mkdir()
-    for path in ("JPEGImages/x.JPG", "SegmentationObject/x.png", "elsewhere/x.png"):
-        (tmp_path / path).touch()
-
-    photograph = tmp_path / "JPEGImages" / "x.JPG"
-    assert find_pairs(tmp_path) == [(photograph, tmp_path / "SegmentationObject" / "x.png")]
-    elsewhere = tmp_path / "elsewhere"
-    assert find_pairs(tmp_path, elsewhere) == [(photograph, elsewhere / "x.png")]
-
-
-@pytest.mark.parametrize(
-    ("files", "says"),
-    [
-        ([], "is not there"),
-        (["images/a.jpg", "masks/readme.txt"], "there is no mask in"),
-        (["images/a.jpg", "masks/b.png"], "has no photograph"),
-        (["masks/a.png"], "has no photograph"),
-    ],
-)
-def test_a_folder_that_is_not_complete(tmp_path: Path, files: list[str], says: str) -> None:
-    for name in files:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-
-    with pytest.raises(ImageError, match=says):
-        find_pairs(tmp_path)
 
 
 def test_what_cannot_be_measured_is_left_out_and_named(photographs: Path, measure: Command) -> None:

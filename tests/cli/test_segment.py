@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.formats import read_coco, read_labelme
+from samgraph.formats import read_coco, read_cvat, read_label_studio, read_labelme, read_yolo
 from samgraph.media.image.reading import read_image
 from tests.cli.running import Outcome
 from tests.predict.pictures import encoded, picture
@@ -120,6 +120,26 @@ def test_patterns_and_folders(folder: Path, samgraph: Command) -> None:
     assert np.array_equal(read.segments[0].mask, encoded().predict(points=[(40, 50)]).mask)
 
 
+def test_annotation_tools_are_served(folder: Path, samgraph: Command) -> None:
+    given = ("segment", "a.png", "b.png", "--point", "40,50", "--label", "cat")
+
+    assert samgraph(*given, "-o", "all.xml").code == 0
+    assert samgraph(*given, "-o", "tasks.json", "--format", "label-studio").code == 0
+    done = samgraph(*given, "-o", "labels/", "--format", "yolo")
+
+    mask = encoded().predict(points=[(40, 50)]).mask
+    for images in (read_cvat("all.xml"), read_label_studio("tasks.json")):
+        assert [image.name for image in images] == ["a.png", "b.png"]
+        assert np.array_equal(images[0].segments[0].mask, mask)
+        assert images[0].segments[0].label == "cat"
+    assert done.text.endswith("wrote labels/classes.txt\n")
+    assert sorted(path.name for path in Path("labels").iterdir()) == [
+        "a.txt", "b.txt", "classes.txt",
+    ]  # fmt: skip
+    (segment,) = read_yolo("labels/a.txt", (120, 160)).segments
+    assert segment.label == "cat"
+
+
 def test_one_file_holds_many_images(folder: Path, samgraph: Command) -> None:
     done = samgraph("segment", "a.png", "b.png", "--point", "40,50", "-o", "all.json")
 
@@ -204,7 +224,7 @@ BAD = {
     "a mask of another size": (("--mask", "small.png"), "wrong size"),
     "a mask with colours": (("--mask", "a.png"), "does not hold one number a pixel"),
     "a mask that is missing": (("--mask", "none.png"), "`none.png` does not exist"),
-    "both on standard output": (("--point", "4,5", "-o", "-", "--json"), "both want"),
+    "both on standard output": (("--point", "4,5", "-o", "-", "--json"), "both need"),
 }
 
 

@@ -1,12 +1,13 @@
 """Figures of photographs: what is asked of the model, and what counts."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from samgraph.errors import ImageError
-from samgraph.evaluate.images import Overlaps, image_figures
+from samgraph.evaluate.images import Overlaps, find_pairs, image_figures
 from tests.predict.pictures import HEIGHT, WIDTH, encoded
 
 
@@ -117,3 +118,33 @@ def test_masks_that_do_not_fit_are_named() -> None:
         image_figures(encoded(), np.zeros((5, 6), np.uint8))
     with pytest.raises(ImageError, match=r"the mask of `scene.png` has no object"):
         image_figures(encoded(), label_map())
+
+
+def test_folders_by_other_names(tmp_path: Path) -> None:
+    for name in ("JPEGImages", "SegmentationObject", "elsewhere"):
+        (tmp_path / name).mkdir()
+    for path in ("JPEGImages/x.JPG", "SegmentationObject/x.png", "elsewhere/x.png"):
+        (tmp_path / path).touch()
+
+    photograph = tmp_path / "JPEGImages" / "x.JPG"
+    assert find_pairs(tmp_path) == [(photograph, tmp_path / "SegmentationObject" / "x.png")]
+    elsewhere = tmp_path / "elsewhere"
+    assert find_pairs(tmp_path, elsewhere) == [(photograph, elsewhere / "x.png")]
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ([], "does not exist"),
+        (["images/a.jpg", "masks/readme.txt"], "there is no mask in"),
+        (["images/a.jpg", "masks/b.png"], "has no photograph"),
+        (["masks/a.png"], "has no photograph"),
+    ],
+)
+def test_a_folder_that_is_not_complete(tmp_path: Path, files: list[str], says: str) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    with pytest.raises(ImageError, match=says):
+        find_pairs(tmp_path)

@@ -26,7 +26,7 @@ from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import LOGIT_LIMIT
 from samgraph.predict.model import Model
-from samgraph.predict.picture import Picture
+from samgraph.predict.output import Picture
 from samgraph.predict.prompts import PromptBatch, join
 
 Floats = NDArray[np.float32]
@@ -38,7 +38,7 @@ class NotSetError(ImageError, RuntimeError):
 
 
 class SAM2Base(Model):
-    """What `build_sam2` returns: a model that also answers to the reference's names."""
+    """What `build_sam2` returns: a model that also has the reference's names."""
 
     def __init__(self, core: Sam2Model, *, falls_back: bool = True) -> None:
         super().__init__(core)
@@ -157,8 +157,8 @@ class SAM2ImagePredictor:
         batch = self._prompts(
             image, point_coords, point_labels, box, mask_input, is_scaled=not normalize_coords
         )
-        answers = image.answer(batch, multimask=multimask_output)
-        return self._found(answers, image.size_hw, return_logits=return_logits)
+        predictions = image.decode(batch, multimask=multimask_output)
+        return self._found(predictions, image.size_hw, return_logits=return_logits)
 
     def predict_batch(
         self,
@@ -183,7 +183,7 @@ class SAM2ImagePredictor:
             for index, image in enumerate(self._images)
         ]
         pairs = list(zip(self._images, batches, strict=True))
-        answers = decoding.decode(
+        predictions = decoding.decode(
             self.core,
             [image.embedding for image, batch in pairs for _ in range(len(batch))],
             join(batches),
@@ -192,7 +192,7 @@ class SAM2ImagePredictor:
         )
         found, start = [], 0
         for image, batch in pairs:
-            own = answers.part(start, start + len(batch))
+            own = predictions.part(start, start + len(batch))
             found.append(self._found(own, image.size_hw, return_logits=return_logits))
             start += len(batch)
         masks, scores, logits = (list(column) for column in zip(*found, strict=True))
@@ -250,15 +250,19 @@ class SAM2ImagePredictor:
         )
 
     def _found(
-        self, answers: decoding.Answers, size_hw: tuple[int, int], *, return_logits: bool
+        self,
+        predictions: decoding.MaskPredictions,
+        size_hw: tuple[int, int],
+        *,
+        return_logits: bool,
     ) -> Found:
-        low = answers.logits
+        low = predictions.logits
         clean = cleaned_logits(low, self.mask_threshold, self.max_hole_area, self.max_sprinkle_area)
         if return_logits:
             masks = upscale_logits(clean, size_hw)
         else:
             masks = upscale_masks(clean, size_hw, self.mask_threshold).astype(np.float32)
-        found = (masks, answers.scores, low.clip(-LOGIT_LIMIT, LOGIT_LIMIT))
+        found = (masks, predictions.scores, low.clip(-LOGIT_LIMIT, LOGIT_LIMIT))
         if len(low) > 1:
             return found
         masks, scores, logits = (array[0] for array in found)

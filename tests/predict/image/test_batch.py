@@ -90,8 +90,8 @@ def test_a_misspelt_prompt_is_told_by_its_name(images: EncodedImages) -> None:
         images.predict(pionts=[])  # type: ignore[call-arg]  # that is what is tested
 
 
-def test_settings_without_sense_are_refused() -> None:
-    with pytest.raises(OptionError, match="at least one image"):
+def test_options_out_of_range_are_refused() -> None:
+    with pytest.raises(OptionError, match="`batch` must be at least 1"):
         model().images([], batch=0)
-    with pytest.raises(OptionError, match="cannot `ignore`"):
+    with pytest.raises(OptionError, match="`on_error` cannot be `ignore`"):
         model().images([], on_error="ignore")
