@@ -27,7 +27,7 @@ def command() -> None:
 command.add_command(images)
 
 
-@command.command()
+@command.command(short_help="J, F and J&F of tracking, on a data set laid out as DAVIS is")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--prompt",

@@ -17,7 +17,7 @@ from samgraph.media.image.reading import read_label_image
 _PROMPTS = ("box", "1 click", "5 clicks")
 
 
-@click.command()
+@click.command(short_help="mean IoU of photographs, from a box, one click and five clicks")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--masks",

@@ -4,7 +4,7 @@ import click
 
 from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.image_output import ImageOutputOptions, open_output, output_options, run_command
-from samgraph.cli.option_groups import option_group
+from samgraph.cli.option_groups import SectionedCommand, option_group, section
 from samgraph.cli.options import ModelChoice, find_files, model_options, read_source
 from samgraph.predict.everything.generate import Everything
 from samgraph.predict.everything.options import EverythingOptions
@@ -81,13 +81,16 @@ everything_options = option_group(
 )  # fmt: skip
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=SectionedCommand, epilog=_EXAMPLES)
 @click.argument("images", nargs=-1, required=True, metavar="IMAGE...")
-@everything_options
-@click.option("--separate", is_flag=True, help="A file per mask, as png or cutout.")
-@click.option("--quiet", is_flag=True, help="Print no progress.")
-@output_options
-@model_options
+@section("Masks", everything_options)
+@section(
+    "Output",
+    output_options,
+    click.option("--separate", is_flag=True, help="A file per mask, as png or cutout."),
+    click.option("--quiet", is_flag=True, help="Print no progress."),
+)
+@section("Model", model_options)
 def command(
     images: tuple[str, ...],
     options: EverythingOptions,

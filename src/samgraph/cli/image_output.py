@@ -6,19 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from samgraph.cli.exit_codes import ExitCode
-from samgraph.cli.option_groups import write_options
+from samgraph.cli.option_groups import section, write_options
 from samgraph.errors import SamgraphError
 from samgraph.formats.segment import Segment
 from samgraph.formats.table import IMAGE_FORMATS, WriteOptions
 from samgraph.jobs.images import STREAM, ImageOutput, OutputOptions, run_images
 from samgraph.predict.output import Segmentation
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +26,23 @@ class ImageOutputOptions(OutputOptions):
     as_json: bool = False
 
 
-def output_options(function: Function) -> Callable[..., Any]:
+def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds -o, --format and what belongs to them; the command gets `output`."""
 
-    @click.option(
-        "-o",
-        "--output",
-        "out",
-        metavar="OUT",
-        help="A file, a folder (with a `/` at the end if it is new), or - for standard output.",
-    )
-    @click.option(
-        "--format",
-        type=click.Choice(IMAGE_FORMATS),
-        help="What to write (see `samgraph formats`); by default, what the suffix of OUT implies.",
-    )
-    @write_options("label", "tolerance", "crop")
-    @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
+    @section(
+        "Output",
+        click.option(
+            "-o", "--output", "out", metavar="OUT",
+            help="A file, a folder (with a `/` at the end if it is new), or - for standard output.",
+        ),
+        click.option(
+            "--format", type=click.Choice(IMAGE_FORMATS), metavar="NAME",
+            help=f"What to write: {', '.join(IMAGE_FORMATS)} (`samgraph formats` explains them). "
+            "By default, what the suffix of OUT implies.",
+        ),
+        write_options("label", "tolerance", "crop"),
+        click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON."),
+    )  # fmt: skip
     @wraps(function)
     def with_output(
         *args: Any,
@@ -59,8 +57,7 @@ def output_options(function: Function) -> Callable[..., Any]:
         output = ImageOutputOptions(out, format, write, as_json=as_json)
         return function(*args, output=output, **kwargs)
 
-    decorated: Callable[..., Any] = with_output
-    return decorated
+    return with_output
 
 
 def open_output(

@@ -42,7 +42,7 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=exit_codes_text(),
 )
 @click.version_option(__version__, prog_name="samgraph")
@@ -50,7 +50,8 @@ class _Commands(click.Group):
 def samgraph(debug: bool) -> None:
     """SAM 2 from compiled graphs: segment images, track objects through videos.
 
-    The model is samgraph-nano, which is inside the package, or any other with --model.
+    The model is the built-in samgraph-nano, or another with --model (see `samgraph models`).
+    `samgraph COMMAND --help` has the options and examples of a command.
     """
 
 

@@ -1,17 +1,48 @@
-"""Options of a command, gathered into the frozen classes that the library takes."""
+"""Options of a command: gathered into the frozen classes of the library, and help in sections."""
 
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import click
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-Option = Callable[[Decorated], Decorated]
+from samgraph.formats.table import WriteOptions
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+_SECTION = "section"
 
 
-def option_group(name: str, kind: type, *options: Option[Any]) -> Option[Any]:
+class SectionedCommand(click.Command):
+    """A command whose help has its options in sections."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections in the order of their first option; those without one are last."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                sections.setdefault(vars(param).get(_SECTION, "Other"), []).append(record)
+        for title in sorted(sections, key=lambda title: title == "Other"):
+            with formatter.section(title):
+                formatter.write_dl(sections[title])
+
+
+def section(title: str, *decorators: Any) -> Decorator:
+    """Applies decorators that add options; they are one section of the help."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        before = len(vars(command).get("__click_params__", ()))
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        for param in vars(command)["__click_params__"][before:]:
+            vars(param).setdefault(_SECTION, title)
+        return command
+
+    return decorate
+
+
+def option_group(name: str, kind: type, *options: Any) -> Decorator:
     """Adds click options; the command gets their values as one `kind`, called `name`.
 
     Each option is named after a field of the dataclass `kind`; other fields keep their default.
@@ -31,10 +62,8 @@ def option_group(name: str, kind: type, *options: Option[Any]) -> Option[Any]:
     return decorate
 
 
-def write_options(*names: str) -> Option[Any]:
+def write_options(*names: str) -> Decorator:
     """The named ones of --label, --tolerance and --crop; the command gets `write`."""
-    from samgraph.formats.table import WriteOptions
-
     known = {
         "label": click.option(
             "--label", metavar="NAME", help="What the objects are called in annotations."

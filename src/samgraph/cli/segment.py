@@ -12,7 +12,7 @@ from samgraph.cli.image_output import (
     output_options,
     run_command,
 )
-from samgraph.cli.option_groups import option_group
+from samgraph.cli.option_groups import SectionedCommand, option_group, section
 from samgraph.cli.options import BOX, POINT, ModelChoice, find_files, model_options, read_source
 from samgraph.errors import PromptError
 from samgraph.predict.image.mask_prompts import read_mask_file
@@ -75,9 +75,17 @@ class ImagePrompt:
 prompt_options = option_group(
     "prompt",
     ImagePrompt,
-    click.option("--point", "points", multiple=True, type=POINT, help="A positive click."),
-    click.option("--negative", "negatives", multiple=True, type=POINT, help="A negative click."),
-    click.option("--box", "boxes", multiple=True, type=BOX, help="A box; several are objects."),
+    click.option(
+        "--point", "points", multiple=True, type=POINT, help="A positive click: on the object."
+    ),
+    click.option(
+        "--negative",
+        "negatives",
+        multiple=True,
+        type=POINT,
+        help="A negative click: not the object.",
+    ),
+    click.option("--box", "boxes", multiple=True, type=BOX, help="A box around an object."),
     click.option("--mask", type=click.Path(dir_okay=False), help="A mask prompt, as an image."),
 )
 clean_options = option_group(
@@ -98,15 +106,18 @@ clean_options = option_group(
 )  # fmt: skip
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=SectionedCommand, epilog=_EXAMPLES)
 @click.argument("images", nargs=-1, required=True, metavar="IMAGE...")
-@prompt_options
-@click.option(
-    "--best/--all", "is_best", default=True, help="The best mask (the default), or all three."
+@section("Prompts", prompt_options)
+@section(
+    "Masks",
+    click.option(
+        "--best/--all", "is_best", default=True, help="The best mask (the default), or all three."
+    ),
+    clean_options,
 )
-@clean_options
-@output_options
-@model_options
+@section("Output", output_options)
+@section("Model", model_options)
 def command(
     images: tuple[str, ...],
     prompt: ImagePrompt,

@@ -5,7 +5,12 @@ from pathlib import Path
 import click
 
 from samgraph.cli.exit_codes import ExitCode
-from samgraph.cli.option_groups import option_group, write_options
+from samgraph.cli.option_groups import (
+    SectionedCommand,
+    option_group,
+    section,
+    write_options,
+)
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.cli.track_prompts import VideoPrompts, prompt_options
 from samgraph.formats.table import FORMATS, WriteOptions
@@ -70,33 +75,33 @@ run_options = option_group(
 )
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=SectionedCommand, epilog=_EXAMPLES)
 @click.argument("video")
-@prompt_options
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="The folder of the run.",
+@section("Prompts", prompt_options)
+@section("Frames", range_options)
+@section("Tracking", tracking_options)
+@section(
+    "Output",
+    click.option(
+        "-o", "--output", "out", required=True, type=click.Path(path_type=Path), metavar="OUT",
+        help="The folder of the run.",
+    ),
+    click.option(
+        "--format", "formats", multiple=True, type=click.Choice(list(FORMATS)), metavar="NAME",
+        default=("davis",), show_default=True,
+        help=f"What to write, may be repeated: {', '.join(FORMATS)} (`samgraph formats` explains "
+        "them). Several formats have a folder each.",
+    ),
+    write_options("tolerance", "crop"),
+)  # fmt: skip
+@section(
+    "Run",
+    run_options,
+    click.option(
+        "--strict", is_flag=True, help="Exit with 2 instead of 3 where damage was skipped."
+    ),
 )
-@click.option(
-    "--format",
-    "formats",
-    multiple=True,
-    type=click.Choice(list(FORMATS)),
-    default=("davis",),
-    show_default=True,
-    help="What to write (see `samgraph formats`); may be repeated.",
-)
-@write_options("tolerance", "crop")
-@range_options
-@tracking_options
-@click.option("--strict", is_flag=True, help="Exit with 2 instead of 3 where damage was skipped.")
-@run_options
-@model_options
+@section("Model", model_options)
 def command(
     video: str,
     prompts: VideoPrompts,

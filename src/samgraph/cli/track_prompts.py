@@ -105,8 +105,16 @@ class VideoPrompts:
 prompt_options = option_group(
     "prompts",
     VideoPrompts,
-    click.option("--point", "points", multiple=True, type=POINT, help="A positive click."),
-    click.option("--negative", "negatives", multiple=True, type=POINT, help="A negative click."),
+    click.option(
+        "--point", "points", multiple=True, type=POINT, help="A positive click: on the object."
+    ),
+    click.option(
+        "--negative",
+        "negatives",
+        multiple=True,
+        type=POINT,
+        help="A negative click: not the object.",
+    ),
     click.option("--box", "boxes", multiple=True, type=BOX, help="A box around the object."),
     click.option(
         "--mask",
