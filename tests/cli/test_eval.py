@@ -25,7 +25,7 @@ def draw(labels: dict[int, tuple[int, int, int, int]]) -> Any:
 
 @pytest.fixture
 def photographs(folder: Path) -> Path:
-    """`set/images` and `set/masks`: one image with two objects, one with one."""
+    """`set/images` and `set/masks`: an image with two objects, and an image with one."""
     place = folder / "set"
     for name in ("images", "masks"):
         (place / name).mkdir(parents=True)
@@ -66,7 +66,7 @@ def test_figures_of_photographs(photographs: Path, measure: Command) -> None:
         assert 0 <= found["mean"][prompt] <= 1
 
 
-def test_the_table_has_a_line_an_image_and_the_mean(photographs: Path, measure: Command) -> None:
+def test_the_table_has_a_line_per_image_and_the_mean(photographs: Path, measure: Command) -> None:
     done = measure("images", photographs)
 
     title, first, second, mean = done.text.splitlines()
@@ -83,7 +83,7 @@ def test_a_limit_is_kept(photographs: Path, measure: Command) -> None:
     assert list(json.loads(done.out)["images"]) == ["a.jpg"]
 
 
-def test_right_masks_are_worth_a_hundred(
+def test_perfect_masks_have_an_iou_of_1(
     photographs: Path, measure: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Right:

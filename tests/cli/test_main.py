@@ -34,7 +34,7 @@ def test_the_exit_codes_are_one_list(monkeypatch: pytest.MonkeyPatch) -> None:
         (ZeroDivisionError("no"), ExitCode.BUG, "error: ZeroDivisionError: no\n  hint: this is a"),
     ],
 )
-def test_an_error_is_told_with_its_exit_code(
+def test_an_error_has_its_exit_code(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, code: ExitCode, message: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""`samgraph track`: what it writes, what it refuses, and how it goes on."""
+"""`samgraph track`: what it writes, what it refuses, and how it resumes."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("frames")
-def test_a_palette_image_and_a_line_a_frame(samgraph: Run) -> None:
+def test_a_palette_image_and_a_line_per_frame(samgraph: Run) -> None:
     outcome = samgraph("track", "frames", *BOX, "--point", "118,84:2", "-o", "out")
 
     assert outcome.code == 0, outcome.err
@@ -55,15 +55,15 @@ def test_a_palette_image_and_a_line_a_frame(samgraph: Run) -> None:
     lines = journal("out")
     assert [line["frame"] for line in lines] == list(range(FRAMES))
     for line, image in zip(lines, read_davis("out"), strict=True):
-        assert [one["id"] for one in line["objects"]] == [1, 2]
-        for one in line["objects"]:
-            assert one["area"] >= sum(s.area for s in image.segments if s.object_id == one["id"])
+        assert [obj["id"] for obj in line["objects"]] == [1, 2]
+        for obj in line["objects"]:
+            assert obj["area"] >= sum(s.area for s in image.segments if s.object_id == obj["id"])
     ending = json.loads(Path("out/run.json").read_text())["ending"]
     assert ending == {"written": 5, "skipped": 0, "attempted": 5, "damage": None}
 
 
 @pytest.mark.usefixtures("frames")
-def test_masks_annotations_lines_and_a_film(samgraph: Run) -> None:
+def test_masks_annotations_lines_and_a_video(samgraph: Run) -> None:
     given = ("track", "frames", *BOX, "--end", "2")
     names = {}
 
@@ -82,8 +82,8 @@ def test_masks_annotations_lines_and_a_film(samgraph: Run) -> None:
     with_mask = [image for image in read_coco("coco/annotations.json") if image.segments]
     assert [image.segments[0].area for image in with_mask] == [area for area in areas if area]
     assert [np.count_nonzero(np.asarray(Image.open(f"png/{n}"))) for n in names["png"]] == areas
-    with open_frames("overlay/overlay.mp4") as film:
-        assert film.length == 3
+    with open_frames("overlay/overlay.mp4") as video:
+        assert video.length == 3
 
 
 @pytest.mark.usefixtures("frames")
@@ -134,7 +134,7 @@ def test_prompts_on_other_frames_and_for_named_objects(samgraph: Run) -> None:
 
     assert outcome.code == 0, outcome.err
     assert [line["frame"] for line in journal("out")] == [2, 3, 4, 1, 0]
-    assert [one["id"] for one in journal("out")[0]["objects"]] == [7, "dog"]
+    assert [obj["id"] for obj in journal("out")[0]["objects"]] == [7, "dog"]
     run = json.loads(Path("out/run.json").read_text())
     assert run["objects"] == {"7": 7, "dog": 1}
     assert run["prompts"][1]["labels"] == [1, 0]
@@ -146,12 +146,12 @@ def test_an_object_may_be_number_0_where_that_is_not_the_background(samgraph: Ru
 
     assert samgraph("track", "frames", *given, "-o", "out").code == 0
 
-    assert [one["id"] for one in journal("out")[0]["objects"]] == [0]
+    assert [obj["id"] for obj in journal("out")[0]["objects"]] == [0]
     assert Path("out/00000_0.png").exists()
 
 
 @pytest.mark.usefixtures("frames")
-def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> None:
+def test_a_mask_with_several_values_is_an_object_per_value(samgraph: Run) -> None:
     labels = np.zeros((scenes.HEIGHT, scenes.WIDTH), np.uint8)
     labels[30:70, 20:60], labels[70:100, 100:130] = 1, 4
     Image.fromarray(labels).save("first.png")
@@ -161,9 +161,9 @@ def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> No
     single = samgraph("track", "frames", "--mask", "one.png@1:3", "--reverse", "-o", "b")
 
     assert (several.code, single.code) == (0, 0), several.err + single.err
-    assert [one["id"] for one in journal("a")[0]["objects"]] == [1, 4]
+    assert [obj["id"] for obj in journal("a")[0]["objects"]] == [1, 4]
     assert [line["frame"] for line in journal("b")] == [1, 0]
-    assert [one["id"] for one in journal("b")[0]["objects"]] == [3]
+    assert [obj["id"] for obj in journal("b")[0]["objects"]] == [3]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> No
     ],
 )
 @pytest.mark.usefixtures("frames")
-def test_what_cannot_be_done_is_told_and_leaves_nothing(
+def test_what_cannot_be_done_is_an_error_and_leaves_nothing(
     samgraph: Run, arguments: list[str], message: str
 ) -> None:
     before = sorted(os.listdir("frames"))

@@ -1,4 +1,4 @@
-"""Figures of photographs: what is asked of the model, and what counts."""
+"""Figures of photographs: the prompts, and what is compared."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def label_map(**boxes: tuple[int, int, int, int]) -> np.ndarray[Any, Any]:
 
 
 class Oracle:
-    """An image whose answers are known: masks by the kind of prompt; it writes down its prompts."""
+    """An image with known masks per kind of prompt, which records its prompts."""
 
     def __init__(self, boxed: Any, clicked: list[Any]) -> None:
         self.name, self.size_hw = "oracle.png", boxed.shape
@@ -55,7 +55,7 @@ def test_figures_worked_out_by_hand() -> None:
     assert figures[7].by_prompt() == {"box": 0.5, "1 click": 0.25, "5 clicks": 1.0}
 
 
-def test_the_model_is_asked_as_the_papers_ask_it() -> None:
+def test_the_prompts_are_those_of_the_papers() -> None:
     labels = label_map(n1=(10, 10, 31, 31))
     truth = labels == 1
     rest = truth & ~(label_map(n1=(10, 10, 20, 31)) == 1)
@@ -100,7 +100,7 @@ def test_a_mask_of_black_and_white_is_one_object() -> None:
     assert measure(oracle, labels) == {255: Overlaps(1, 1, 1)}
 
 
-def test_a_real_model_answers_all_prompts() -> None:
+def test_a_real_model_takes_all_prompts() -> None:
     real = encoded()
     labels = label_map(n1=(17, 27, 63, 73), n2=(100, 66, 136, 102))
 

@@ -154,7 +154,7 @@ def test_a_file_that_does_not_fit_is_refused(path: str, name: str | None, messag
         format_for(path, name)
 
 
-def test_an_unknown_format_is_named_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_format_lists_those_there_are(tmp_path: Path) -> None:
     for call in (lambda: find_format("voc"), lambda: write("voc", tmp_path, [])):
         with pytest.raises(OptionError, match="there is no format `voc`") as caught:
             call()

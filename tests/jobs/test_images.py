@@ -33,7 +33,7 @@ class Rings(Segmentation):
 
 @dataclass
 class Log:
-    """A report that keeps what it is told."""
+    """A report that keeps its calls."""
 
     lines: list[str] = field(default_factory=list)
 

@@ -35,7 +35,7 @@ def test_more_memory_runs_more_objects_at_once_and_keeps_more_frames() -> None:
     assert little["cache_frames"] < much["cache_frames"] == 64
 
 
-def test_the_least_that_is_named_is_enough() -> None:
+def test_the_limit_in_the_hint_is_enough() -> None:
     for given in (needs(), needs(30), needs(3, (2160, 3840)), needs(2, is_fp32=True)):
         with pytest.raises(CapacityError, match="not fit in 8 MB") as caught:
             limits_within(8, given)

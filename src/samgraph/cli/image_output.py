@@ -63,10 +63,10 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def open_output(
     options: ImageOutputOptions, sources: list[str], default: str, *, all_masks: bool
 ) -> ImageOutput | None:
-    """Where results are written; None where only a summary as JSON is asked for.
+    """Where results are written; None where only a summary as JSON is wanted.
 
     Raises:
-        OutputError: OUT cannot hold what is asked for.
+        OutputError: OUT cannot hold the format, or so many images.
     """
     options = replace(options, all_masks=all_masks)
     output = ImageOutput(options, sources, default, sys.stdout.buffer)

@@ -63,7 +63,7 @@ def option_group(name: str, kind: type, *options: Any) -> Decorator:
 
 
 def write_options(*names: str) -> Decorator:
-    """The named ones of --label, --tolerance and --crop; the command gets `write`."""
+    """--label, --tolerance and --crop, those named; the command gets `write`."""
     known = {
         "label": click.option(
             "--label", metavar="NAME", help="What the objects are called in annotations."

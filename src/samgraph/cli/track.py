@@ -36,7 +36,9 @@ Examples:
 range_options = option_group(
     "frame_range",
     FrameRange,
-    click.option("--start", type=FRAME, help="The first frame; by default the first prompted one."),
+    click.option(
+        "--start", type=FRAME, help="The first frame; by default the first prompted frame."
+    ),
     click.option("--end", type=FRAME, help="The last frame, included."),
     click.option("--reverse", is_flag=True, help="Towards frame 0."),
     click.option("--both", is_flag=True, help="Forward from the first frame, then back from it."),

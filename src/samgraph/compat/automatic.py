@@ -74,7 +74,7 @@ class SAM2AutomaticMaskGenerator:
         return cls(build_sam2_hf(model_id, **rest), **kwargs)
 
     def generate(self, image: Any) -> list[dict[str, Any]]:
-        """The masks of an RGB array [H, W, 3] of 8 bits, best first."""
+        """The masks of an RGB array uint8 [H, W, 3], best first."""
         self.predictor.set_image(image)
         encoded = self.predictor._image()
         self.predictor.reset_predictor()

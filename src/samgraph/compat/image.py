@@ -5,7 +5,7 @@
     masks, scores, logits = predictor.predict(point_coords=[[500, 375]], point_labels=[1])
 
 Differs from the original: arrays are numpy's; `max_hole_area` and `max_sprinkle_area` work without
-its CUDA extension. `samgraph.load(...).image(...)` is the same in friendlier clothes.
+its CUDA extension. `samgraph.load(...).image(...)` is samgraph's own interface to the same.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class SAM2Base(Model):
 
     @property
     def device(self) -> str:
-        """Where it runs; arrays are always in main memory."""
+        """Where arrays are: in main memory."""
         return "cpu"
 
     def eval(self) -> "SAM2Base":
@@ -74,8 +74,9 @@ def build_sam2(
 ) -> SAM2Base:
     """A model from a checkpoint; `config_file` is the reference's name for its config.
 
-    `apply_postprocessing` lets a single mask that is unstable fall back to one of three. `mode`
-    changes nothing. Anything else goes to `samgraph.load`: threads, precision, image_size.
+    With `apply_postprocessing`, an unstable single mask is replaced by the best of the multimask
+    output. `mode` has no effect. Other arguments go to `samgraph.load`: threads, precision,
+    image_size.
     """
     from samgraph.compat.video_settings import video_settings
 
@@ -220,15 +221,17 @@ class SAM2ImagePredictor:
 
     @property
     def _features(self) -> dict[str, Any] | None:
-        """The maps that scripts reach for, under the reference's names."""
+        """The feature maps under the reference's names."""
         if not self._images:
             return None
         maps = [image.embedding.features for image in self._images]
-        fine = [np.concatenate([one[name] for one in maps]) for name in ("fine_0", "fine_1")]
+        fine = [
+            np.concatenate([features[name] for features in maps]) for name in ("fine_0", "fine_1")
+        ]
         return {"image_embed": self.get_image_embedding(), "high_res_feats": fine}
 
     def _image(self) -> EncodedImage:
-        """The image to predict on: of a batch the last, as in the reference."""
+        """The image to predict on; the last image of a batch, as in the reference."""
         if not self._images:
             raise NotSetError("no image is set", hint="call `set_image` first")
         return self._images[-1]
@@ -270,7 +273,7 @@ class SAM2ImagePredictor:
 
 
 def _pixels(image: Any) -> Rgb:
-    """Pixels as they are stored: the reference turns no image upright."""
+    """Pixels as stored: the reference ignores EXIF orientation."""
     if isinstance(image, Image.Image):
         return np.asarray(image.convert("RGB"))
     return read_image(image)

@@ -81,7 +81,7 @@ def corrected(predict: Predict, truth: Mask, count: int, ignore: Mask | None = N
 
 
 def squared_depths(mask: Mask) -> NDArray[np.int32]:
-    """The squared distance of every pixel to the nearest one outside the mask, [H, W].
+    """The squared distance of every pixel to the nearest pixel outside the mask, [H, W].
 
     Pixels beyond the border are outside. Distances within each column come first; then the minimum
     over columns to the left and right, as far as the largest distance so far.

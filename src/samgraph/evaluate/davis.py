@@ -62,7 +62,7 @@ def boundary(mask: Mask) -> Mask:
 
 
 def dilate(mask: Mask, radius: int) -> Mask:
-    """Every pixel within `radius` of a set one."""
+    """Every pixel within `radius` of a set pixel."""
     height, width = mask.shape
     grown = np.zeros_like(mask)
     sums = np.zeros((height, width + 1), np.int32)

@@ -5,7 +5,7 @@ all four channels:
 
     32 bits  how many values        5 bits  bits in a value, less 1      4 x 4 bits  sizes, less 1
     then for each run: 1 bit "repeat", 2 bits which size, that many bits of length less 1, the value
-    (or, where "repeat" is 0, so many values one after another)
+    (or, where "repeat" is 0, that many values in sequence)
 
 Polygon corners are in percent of the image's width and height; a polygon is one ring, so parts and
 holes are joined by slits of zero width.
@@ -105,11 +105,13 @@ def read_label_studio(path: str | os.PathLike[str]) -> list[SegmentedImage]:
         rounds = "annotations" if task.get("annotations") else "predictions"
         regions = [
             region
-            for one in (take(task, rounds, list, where) if task.get(rounds) else [])
-            for region in take(one, "result", list, where)
+            for item in (take(task, rounds, list, where) if task.get(rounds) else [])
+            for region in take(item, "result", list, where)
             if isinstance(region, dict) and region.get("type") in ("brushlabels", "polygonlabels")
         ]
-        sizes = [take_size(one, "original_height", "original_width", where) for one in regions]
+        sizes = [
+            take_size(region, "original_height", "original_width", where) for region in regions
+        ]
         if len(set(sizes)) > 1:
             raise ImageError(f"{where} gives `{name}` two sizes", got=sorted(set(sizes)))
         segments = tuple(
@@ -159,14 +161,14 @@ def _run_bits(length: int, value: int) -> Iterator[str]:
 def _unpacked(data: bytes, expected: int) -> Iterator[tuple[int, int, int]]:
     """The runs of a packed brush: start, stop, value."""
     bits = "".join(f"{byte:08b}" for byte in data)
-    place = 0
+    position = 0
 
     def number(width: int) -> int:
-        nonlocal place
-        place += width
-        if place > len(bits):
+        nonlocal position
+        position += width
+        if position > len(bits):
             raise ImageError("a brush mask stops in the middle")
-        return int(bits[place - width : place], 2)
+        return int(bits[position - width : position], 2)
 
     count, word = number(32), number(5) + 1
     sizes = [number(4) + 1 for _ in range(4)]
@@ -192,7 +194,8 @@ def _brush(segment: Segment) -> dict[str, Any]:
 
 def _percent_ring(segment: Segment, tolerance: float) -> dict[str, Any]:
     height, width = segment.size_hw
-    rings = [ring for one in mask_to_polygons(segment.mask, tolerance) for ring in one.rings]
+    outlines = mask_to_polygons(segment.mask, tolerance)
+    rings = [ring for outline in outlines for ring in outline.rings]
     ring = join_rings(rings) * np.array([100 / width, 100 / height])
     return {"points": ring.tolist(), "closed": True}
 

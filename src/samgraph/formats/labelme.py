@@ -143,7 +143,7 @@ def _read_shape(
     text = take(shape, "mask", str, where)
     try:
         data = base64.b64decode(text, validate=True)
-        left, top = (int(min(place)) for place in zip(*points, strict=True))
+        left, top = (int(min(axis)) for axis in zip(*points, strict=True))
     except (binascii.Error, TypeError, ValueError, OverflowError) as error:
         raise ImageError(f"{where} has a damaged mask") from error
     crop = read_label_image(data, max_pixels=run_lengths.MAX_PIXELS) > 0

@@ -51,7 +51,7 @@ def ranked_label_map(image: SegmentedImage) -> NDArray[np.int32]:
 
 
 def draw_segments(pixels: Rgb, segments: Sequence[Segment], opacity: float = OPACITY) -> Rgb:
-    """The image with every segment tinted, small ones on top; eight masks in memory at a time."""
+    """The image with its segments tinted, small ones on top; at most eight masks in memory."""
     order = _large_first(segments)
     for start in range(0, len(order), _MASKS_AT_ONCE):
         some = order[start : start + _MASKS_AT_ONCE]

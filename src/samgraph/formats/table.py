@@ -72,12 +72,12 @@ class Format:
 
     Args:
         name: As in `--format` and `result.save`.
-        holds: What is in a file, for people.
+        holds: What is in a file, in words.
         suffixes: Those a file may have; the first is used where only a folder is named.
         encoder: Makes the bytes of a file; None for a format of videos alone.
         file: The file of all images within a folder; None where each image has its own.
         video_file: The file of all frames of a video; None where each frame has its own.
-        implied_by: The suffixes that stand for this format where none is named.
+        implied_by: The suffixes that imply this format where none is named.
         ending: Added to the image's name where no output is named: `cat_mask.png`.
         class_file: The file in a folder that lists the labels.
         has_file_per_mask: Whether several masks of an image can have a file each.

@@ -1,7 +1,7 @@
 """Work on many images: results go to a file, a folder, one file for all, or a stream.
 
-An image that fails is reported and the next one is done. What was done before an interruption is
-written.
+An image that fails is reported, and the work goes on with the next. What was done before an
+interruption is written.
 """
 
 import os
@@ -155,7 +155,7 @@ class ImageOutput:
 
 
 class ImageReport(Protocol):
-    """Who is told how each image went."""
+    """Receives how each image went."""
 
     def done(self, source: str, result: Segmentation, files: list[Path], seconds: float) -> None:
         """The image went well; `files` are those that hold its result alone."""

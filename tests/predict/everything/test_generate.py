@@ -75,7 +75,7 @@ def test_masks_of_crops_are_within_them_and_not_cut_by_their_edges() -> None:
 
     found = model().everything(picture(), **options, crop_nms_thresh=1.0)
 
-    crops = {one.crop_xyxy for one in found}
+    crops = {segment.crop_xyxy for segment in found}
     assert (0, 0, WIDTH, HEIGHT) in crops
     for segment in found:
         assert segment.size_hw == (HEIGHT, WIDTH)
@@ -91,9 +91,13 @@ def test_masks_of_crops_are_within_them_and_not_cut_by_their_edges() -> None:
 def test_small_regions_are_removed(found: Everything) -> None:
     clean = model().everything(encoded(), **FEW, min_mask_region_area=100)
 
-    before = {rle.encode(drop_specks(fill_holes(one.mask, 99), 99))["counts"] for one in found}
-    assert {one.rle["counts"] for one in clean} <= before
-    assert {one.rle["counts"] for one in clean} != {one.rle["counts"] for one in found}
+    before = {
+        rle.encode(drop_specks(fill_holes(segment.mask, 99), 99))["counts"] for segment in found
+    }
+    assert {segment.rle["counts"] for segment in clean} <= before
+    assert {segment.rle["counts"] for segment in clean} != {
+        segment.rle["counts"] for segment in found
+    }
     for segment in clean:
         mask = segment.mask
         assert np.array_equal(fill_holes(mask, 99), mask)
@@ -108,10 +112,10 @@ def test_masks_can_be_refined_as_mask_prompts() -> None:
     assert len(refined) == 12
     first = encoded().predict(points=[refined[0].point_xy])
     again = [
-        encoded().predict(points=[refined[0].point_xy], mask=one.logits, multimask=False)
-        for one in first
+        encoded().predict(points=[refined[0].point_xy], mask=mask.logits, multimask=False)
+        for mask in first
     ]
-    assert min(abs(one.scores[0] - refined.scores[0]) for one in again) < 1e-4
+    assert min(abs(mask.scores[0] - refined.scores[0]) for mask in again) < 1e-4
 
 
 def test_one_mask_per_point_and_custom_points() -> None:
@@ -122,7 +126,7 @@ def test_one_mask_per_point_and_custom_points() -> None:
         encoded(), point_grids=[grid], multimask=False, progress=False, **options
     )
 
-    points = sorted(one.point_xy for one in found if one.point_xy)
+    points = sorted(segment.point_xy for segment in found if segment.point_xy)
     assert points == [(40, 48), (112, 84)]
 
 
@@ -135,7 +139,7 @@ def test_progress_is_reported_to_a_function() -> None:
     assert steps == [(4, 9), (8, 9), (9, 9)]
 
 
-def test_a_bar_is_drawn_on_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_to_standard_error_only(capfd: pytest.CaptureFixture[str]) -> None:
     model().everything(encoded(), **{**FEW, "points_per_side": 1, "progress": True})
 
     out, _ = capfd.readouterr()
@@ -149,7 +153,7 @@ def test_everything_is_saved_and_shown(found: Everything, tmp_path: Path) -> Non
     written = found[:2].save(tmp_path / "one.png", all=True)
 
     (image,) = read_coco(tmp_path / "masks.json")
-    assert [one.rle for one in image.segments] == [one.rle for one in found]
+    assert [segment.rle for segment in image.segments] == [segment.rle for segment in found]
     with Image.open(tmp_path / "labels.png") as labels:
         assert np.array_equal(np.asarray(labels), found.labels())
     assert [path.name for path in written] == ["one_1.png", "one_2.png"]

@@ -33,7 +33,7 @@ def test_crops_cover_the_image_and_overlap() -> None:
 
 
 def bumps(count: int, side: int = 64) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Smooth logits with a few hills, as masks have them."""
+    """Smooth logits with a single peak each, as masks have."""
     rng = np.random.default_rng(count)
     y, x = np.mgrid[:side, :side]
     found = []
@@ -63,10 +63,10 @@ def test_a_partly_upscaled_mask_is_the_whole_mask(crop: Crop) -> None:
     if crop.layer == 0:
         assert len(found) == len(expected) > 3
     counts = {rle.encode(masks[i])["counts"]: scores[i] for i in expected}
-    for one in found:
-        assert one.stability == pytest.approx(counts[one.rle["counts"]])
-        left, top, width, height = rle.to_bbox(one.rle)
-        assert one.box_xyxy == (left, top, left + width - 1, top + height - 1)
+    for segment in found:
+        assert segment.stability == pytest.approx(counts[segment.rle["counts"]])
+        left, top, width, height = rle.to_bbox(segment.rle)
+        assert segment.box_xyxy == (left, top, left + width - 1, top + height - 1)
 
 
 def test_masks_that_a_crop_cut_are_dropped() -> None:
@@ -91,4 +91,4 @@ def test_an_empty_mask_is_not_stable() -> None:
     kept = candidates_of(
         predictions, points, crop, (20, 20), EverythingOptions(stability_score_thresh=0.0)
     )
-    assert [(one.stability, rle.area(one.rle)) for one in kept] == [(0.0, 0)]
+    assert [(segment.stability, rle.area(segment.rle)) for segment in kept] == [(0.0, 0)]

@@ -42,7 +42,7 @@ def drawn(count: int = 3, prompts: int = 1, *, pixels: bool = True) -> Result:
     )
 
 
-def test_a_result_says_what_it_holds() -> None:
+def test_a_result_prints_its_size_and_best_score() -> None:
     assert repr(drawn()) == "3 masks, 96x96, best 0.90"
     assert repr(drawn()[0]) == "1 mask, 96x96, best 0.50"
     assert repr(drawn(2, 4)) == "8 masks of 4 prompts, 96x96, best 0.90"
@@ -63,7 +63,7 @@ def test_a_result_is_a_list() -> None:
         result[3]
 
 
-def test_the_best_is_the_one_with_the_highest_score_of_each_prompt() -> None:
+def test_the_best_has_the_highest_score_of_each_prompt() -> None:
     result = drawn(3, 2)
 
     assert result.best.prompts.tolist() == [0, 1]
@@ -115,7 +115,7 @@ def test_a_mask_is_saved_in_black_and_white(tmp_path: Path) -> None:
     assert np.array_equal(saved, result.mask * np.uint8(255))
 
 
-def test_several_objects_are_saved_as_numbers(tmp_path: Path) -> None:
+def test_several_objects_are_saved_as_a_label_map(tmp_path: Path) -> None:
     result = drawn(2, 3)
 
     result.save(tmp_path / "labels.png")

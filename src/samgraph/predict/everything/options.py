@@ -136,7 +136,7 @@ def _wrong_grids(options: EverythingOptions) -> list[str]:
     side, layers = options.points_per_side, options.crop_n_layers
     if side is not None:
         if side**2 > _MOST_POINTS:
-            return [f"{side} points a side are too many"]
+            return [f"{side} points per side are too many"]
         if side < options.crop_n_points_downscale_factor**layers:
             return ["the deepest layer of crops has no points left"]
         return []

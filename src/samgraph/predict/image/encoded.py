@@ -139,7 +139,7 @@ def encode_image(
     if embedding is not None:
         return EncodedImage(core, picture, _given(core, embedding, picture))
     encoded = EncodedImage(core, picture, encode_pixels(core, [picture])[0])
-    encoded.prepared  # noqa: B018  (so that the first click is as fast as later ones)
+    encoded.prepared  # noqa: B018  (so that the first click is as fast as the next)
     return encoded
 
 
