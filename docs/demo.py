@@ -1,9 +1,9 @@
-"""The demo: the built-in model cuts out, segments everything, and tracks; then writes a report.
+"""The demo: the built-in model cuts out, segments everything and tracks; then writes a report.
 
     python docs/demo.py [--out FOLDER] [--readme]
 
-Needs no network. Writes pictures and `demo/index.html` into FOLDER (`out` if not said). With
-`--readme` it also makes the pictures that the README shows.
+Needs no network. Writes pictures and `demo/index.html` into FOLDER (default: `out`). With
+`--readme` it also makes the pictures of the README.
 """
 
 import argparse
@@ -28,19 +28,23 @@ from samgraph.predict.image.result import Result
 CAT_CLICK = (200, 100)
 CUP_BOX, SAUCER = (168, 12, 412, 310), (430, 250)
 ON_CUP = [(290, 240), (225, 275), (215, 190)]
-# The built-in model is less sure of itself than the limits for Meta's models expect.
-SURE, STEADY = 0.7, 0.85
-HOLES, SPECKS, RADIUS = 2000, 500, 4  # what is cleaned up in masks, in pixels
+# The built-in model predicts lower scores than the default thresholds for Meta's models expect.
+IOU, STABILITY = 0.7, 0.85
+HOLES, SPECKS, RADIUS = (
+    2000,
+    500,
+    4,
+)  # areas of holes and islands, and radius of smoothing, in pixels
 GAP = 12
 FRAME_MILLISECONDS = 90
-README_WIDTH, README_FILM_WIDTH = 960, 360
+README_WIDTH, README_ANIMATION_WIDTH = 960, 360
 README_FOLDER = COFFEE.parent
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def cleaned(result: Result) -> Result:
-    """Masks without holes, loose pieces and ragged edges."""
+    """Masks with holes filled, islands removed and edges smoothed."""
     return result.fill_holes(HOLES).drop_specks(SPECKS).smooth(RADIUS)
 
 
@@ -54,7 +58,7 @@ def cut_out_cat(model: samgraph.Model, out: Path) -> Step:
     shown = draw_points(result.overlay(), [CAT_CLICK], [1])
     return Step(
         "One click cuts out a cat",
-        "The green dot is all the model is told; the rest of the photograph is left behind.",
+        "The green dot is the prompt; the rest of the photograph is transparent.",
         (_pair(shown, cutout(image.pixels, result.mask), out / "cut-cat.jpg", "click and mask"),),
         f"samgraph segment docs/media/{CAT.name} --point {_commas(CAT_CLICK)} \\\n"
         f"    --fill-holes {HOLES} --drop-specks {SPECKS} --smooth {RADIUS} \\\n"
@@ -68,7 +72,7 @@ def cut_out_cat(model: samgraph.Model, out: Path) -> Step:
 
 
 def cut_out_cup(model: samgraph.Model, out: Path) -> Step:
-    """A box, clicks on the cup and one beside it, measured against an outline drawn by hand."""
+    """A box, positive clicks and a negative one, measured against an outline drawn by hand."""
     start = time.perf_counter()
     image = model.image(COFFEE)
     points, labels = [*ON_CUP, SAUCER], [1, 1, 1, 0]
@@ -77,9 +81,9 @@ def cut_out_cup(model: samgraph.Model, out: Path) -> Step:
     seconds = time.perf_counter() - start
     shown = draw_points(draw_boxes(result.overlay(), [CUP_BOX], [2]), points, labels)
     return Step(
-        "A box and green dots say what is meant, a red dot what is not",
-        "The box is around the cup, the dots on it and on its saucer. Compared with an outline "
-        "drawn by hand, the mask has",
+        "A box and positive clicks on a cup, a negative click on its saucer",
+        "Green dots are positive, red dots negative. Compared with an outline drawn by hand, the "
+        "mask has",
         (_pair(shown, cutout(image.pixels, result.mask), out / "cut-cup.jpg", "prompt and mask"),),
         f"samgraph segment docs/media/{COFFEE.name} --box {_commas(CUP_BOX)} \\\n"
         f"    --fill-holes {HOLES} --drop-specks {SPECKS} --smooth {RADIUS} \\\n"
@@ -101,8 +105,8 @@ def segment_everything(model: samgraph.Model, out: Path, points_per_side: int) -
     everything = model.everything(
         COFFEE,
         points_per_side=points_per_side,
-        pred_iou_thresh=SURE,
-        stability_score_thresh=STEADY,
+        pred_iou_thresh=IOU,
+        stability_score_thresh=STABILITY,
         min_mask_region_area=SPECKS,
         progress=False,
     )
@@ -113,15 +117,16 @@ def segment_everything(model: samgraph.Model, out: Path, points_per_side: int) -
     count = points_per_side**2
     return Step(
         "Everything in a photograph, with no prompt",
-        f"A grid of {count} points is asked for masks; what is doubtful or there twice is "
+        f"Each of {count} points of a grid is a prompt; masks with low scores and duplicates are "
         f"dropped, and {len(everything)} masks stay.",
         ((path, "the photograph, and a colour for each mask"),),
         f"samgraph everything docs/media/{COFFEE.name} \\\n"
-        f"    --points-per-side {points_per_side} --iou {SURE} \\\n"
-        f"    --stability {STEADY} --min-area {SPECKS} -o everything.jpg",
+        f"    --points-per-side {points_per_side} --iou {IOU} \\\n"
+        f"    --stability {STABILITY} --min-area {SPECKS} -o everything.jpg",
         f'everything = model.everything("docs/media/{COFFEE.name}",\n'
         f"                              points_per_side={points_per_side},\n"
-        f"                              pred_iou_thresh={SURE}, stability_score_thresh={STEADY},\n"
+        f"                              pred_iou_thresh={IOU},\n"
+        f"                              stability_score_thresh={STABILITY},\n"
         f"                              min_mask_region_area={SPECKS})\n"
         'everything.save("everything.jpg")',
         seconds,
@@ -140,15 +145,14 @@ def track(model: samgraph.Model, out: Path, clip: Clip) -> Step:
     seconds = time.perf_counter() - start
     drawn = [overlay(frame, mask[None]) for frame, mask in zip(clip.frames, found, strict=True)]
     drawn[0] = draw_boxes(drawn[0], [box], [2])
-    film, strip = out / "track.webp", out / "track.jpg"
-    _write_film(film, drawn)
+    video_file, strip = out / "track.webp", out / "track.jpg"
+    _write_animation(video_file, drawn)
     _write(strip, _strip(drawn))
     return Step(
-        "An object followed through a clip",
-        f"The cup is shown on the first of {len(found)} frames, and the model follows it while it "
-        "moves, leans and comes nearer. Against the true masks, mean over the frames after the "
-        "first,",
-        ((film, "the mask of every frame"), (strip, "frames from start to end")),
+        "An object tracked through a clip",
+        f"A box on the first of {len(found)} frames is the prompt, and the cup is tracked while it "
+        "moves, tilts and grows. Against the true masks, mean over the frames after the first,",
+        ((video_file, "the mask of every frame"), (strip, "frames from start to end")),
         f"samgraph track {folder.as_posix()} --box {_commas(box)} -o masks/",
         f'video = model.video("{folder.as_posix()}")\n'
         f"video.add(frame=0, object=1, box={box})\n"
@@ -165,7 +169,7 @@ def mean_overlap(clip: Clip, found: Sequence[np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def run(model: samgraph.Model, out: Path, *, points_per_side: int = 16) -> tuple[Path, list[Step]]:
-    """Do everything; gives the report and its steps."""
+    """Run all steps; returns the report and the steps."""
     start = time.perf_counter()
     out = out / "demo"
     out.mkdir(parents=True, exist_ok=True)
@@ -201,15 +205,16 @@ def write_readme_pictures(out: Path) -> list[Path]:
             path = README_FOLDER / f"demo-{name}"
             picture.save(path, quality=85, optimize=True, progressive=True)
             made.append(path)
-    with Image.open(out / "demo" / "track.webp") as film:
-        frames = [np.asarray(_small(film, number)) for number in range(film.n_frames)]
+    with Image.open(out / "demo" / "track.webp") as animation:
+        count = animation.n_frames
+        frames = [np.asarray(_small(animation, number)) for number in range(count)]
     made.append(README_FOLDER / "demo-track.webp")
-    _write_film(made[-1], frames, quality=45)
+    _write_animation(made[-1], frames, quality=45)
     return made
 
 
 def main() -> None:
-    """Run the demo and say where the report is."""
+    """Run the demo and print where the report is."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out"), help="where to write")
     parser.add_argument("--readme", action="store_true", help="also the README's pictures")
@@ -236,13 +241,13 @@ def _show(out: Path, *, readme: bool) -> None:
 
 
 def _pair(shown: Pixels, cut: Pixels, path: Path, caption: str) -> tuple[Path, str]:
-    """A picture of prompt and mask beside the cut-out, and its caption."""
+    """A picture of prompt and mask beside the cut-out, with a caption."""
     _write(path, _side_by_side(shown, _on_squares(cut)))
     return path, f"{caption}; the cut-out, on squares where it is transparent"
 
 
 def _on_squares(cut: Pixels) -> Pixels:
-    """A transparent picture on grey and white squares."""
+    """A transparent picture on a chequerboard."""
     y, x = np.indices(cut.shape[:2]) // 12
     squares = np.where((x + y) % 2, 255, 225).astype(np.uint8)
     alpha = cut[:, :, 3:] / np.float32(255)
@@ -268,7 +273,7 @@ def _write(path: Path, pixels: Pixels) -> None:
     Image.fromarray(pixels).save(path, quality=88)
 
 
-def _write_film(path: Path, frames: list[Pixels], quality: int = 70) -> None:
+def _write_animation(path: Path, frames: list[Pixels], quality: int = 70) -> None:
     first, *others = (Image.fromarray(frame) for frame in frames)
     first.save(
         path,
@@ -280,10 +285,10 @@ def _write_film(path: Path, frames: list[Pixels], quality: int = 70) -> None:
     )
 
 
-def _small(film: Image.Image, number: int) -> Image.Image:
-    film.seek(number)
-    frame = film.convert("RGB")
-    frame.thumbnail((README_FILM_WIDTH, README_FILM_WIDTH))
+def _small(animation: Image.Image, number: int) -> Image.Image:
+    animation.seek(number)
+    frame = animation.convert("RGB")
+    frame.thumbnail((README_ANIMATION_WIDTH, README_ANIMATION_WIDTH))
     return frame
 
 

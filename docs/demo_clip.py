@@ -1,7 +1,7 @@
-"""The clip of the demo: a cup moves, leans and comes nearer in front of a blurred picture.
+"""The clip of the demo: a cup moves, tilts and grows in front of a blurred picture.
 
-The cup was outlined by hand in `media/coffee.jpg`. Every frame is made here, so the true mask of
-every frame is known to the pixel, and `demo.py` can say how well the cup was followed.
+The cup was outlined by hand in `media/coffee.jpg`. Every frame is composed here, so its true mask
+is known to the pixel, and `demo.py` can measure how well the cup was tracked.
 """
 
 import math
@@ -60,7 +60,7 @@ def cup_mask() -> NDArray[np.bool_]:
 
 
 def make_clip() -> Clip:
-    """All frames and their masks; the same every time."""
+    """All frames and their masks; deterministic."""
     photograph, cat = (Image.fromarray(read_image(path)) for path in (COFFEE, CAT))
     cup, cat = _cup(photograph), cat.filter(ImageFilter.GaussianBlur(BLUR))
     frames, masks = [], []
@@ -77,7 +77,7 @@ def make_clip() -> Clip:
 
 
 def _cup(photograph: Image.Image) -> Image.Image:
-    """The cup alone, with soft edges, cut down to its box."""
+    """The cup alone, antialiased, cropped to its box."""
     wide = 4
     mask = Image.new("L", (photograph.width * wide, photograph.height * wide))
     ImageDraw.Draw(mask).polygon([(wide * x, wide * y) for x, y in OUTLINE], fill=255)
@@ -87,13 +87,13 @@ def _cup(photograph: Image.Image) -> Image.Image:
 
 
 def _placed(cup: Image.Image, time: float) -> tuple[Image.Image, Any]:
-    """The cup as it is at a time from 0 to 1, and where its upper left corner is.
+    """The cup at a time from 0 to 1, and the position of its upper left corner.
 
-    It goes from left to right in a wave, leans over and back, and comes nearer.
+    It moves from left to right along a sine, tilts to and fro, and grows.
     """
     scale = CUP_SCALE * (1 + 0.2 * time)
     size = (round(cup.width * scale), round(cup.height * scale))
     small = cup.resize(size, Image.Resampling.LANCZOS)
-    turned = small.rotate(12 * math.sin(2 * math.pi * time), Image.Resampling.BICUBIC, expand=True)
+    tilted = small.rotate(12 * math.sin(2 * math.pi * time), Image.Resampling.BICUBIC, expand=True)
     x, y = 120 + 210 * time, 160 + 35 * math.sin(2 * math.pi * time)
-    return turned, (round(x - turned.width / 2), round(y - turned.height / 2))
+    return tilted, (round(x - tilted.width / 2), round(y - tilted.height / 2))

@@ -36,11 +36,11 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 1re
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that was done: what, in one sentence; the pictures; how to do the same."""
+    """A step of the demo: a sentence, pictures, and the same in shell and Python."""
 
     title: str
     sentence: str
-    pictures: tuple[tuple[Path, str], ...]  # with a caption each
+    pictures: tuple[tuple[Path, str], ...]  # each with its caption
     shell: str
     python: str
     seconds: float

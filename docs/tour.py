@@ -15,7 +15,7 @@ from samgraph.runtime import CompileOptions, Session
 
 # 1. A model is a function of a scope and traced tensors. The scope is a path in the checkpoint:
 #    `at / "mlp"` reads the weights `mlp.0.weight`, `mlp.0.bias`, and so on. No numbers flow yet:
-#    running the function once writes down what it does.
+#    running the function once records its ops.
 
 
 def block(at: Scope, x: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def look(graph: Graph) -> None:
     print(f"as a picture it is {len(to_svg(graph))} letters of SVG\n")
 
 
-# 3. A mistake is found on the line where it is written, with both shapes.
+# 3. A mistake is reported on the line where it is written, with both shapes.
 
 
 def make_a_mistake() -> None:
@@ -59,7 +59,7 @@ def make_a_mistake() -> None:
 
 
 # 4. Passes rewrite the graph, one after another; the graph is checked after each. Here the
-#    activation moves into the linear map before it.
+#    activation is fused into the linear layer before it.
 
 
 def rewrite(graph: Graph) -> Graph:
@@ -76,18 +76,18 @@ def rewrite(graph: Graph) -> Graph:
 
 
 # 5. A session compiles the graph with its weights for an engine. The numpy reference is slow and
-#    the definition of right: every other engine is compared with it.
+#    defines the right result: every other engine is compared with it.
 
 
 def random_weights(graph: Graph) -> dict[str, Array]:
-    """A number for everything the model would read from a checkpoint."""
+    """Random values for all weights."""
     rng = np.random.default_rng(0)
     shapes = {value.name: [int(str(dim)) for dim in value.type.shape] for value in graph.params}
     return {name: rng.standard_normal(s).astype(np.float32) / 3 for name, s in shapes.items()}
 
 
 def run_everywhere(graph: Graph) -> float:
-    """Run on every engine that is installed; gives the largest difference to the reference."""
+    """Run on every engine that is installed; returns the largest difference to the reference."""
     weights, worst = random_weights(graph), 0.0
     expected: dict[int, Array] = {}
     for name in engine_names():
@@ -108,7 +108,7 @@ def run_everywhere(graph: Graph) -> float:
 
 
 def main() -> float:
-    """The whole tour; gives the largest difference between engines."""
+    """The whole tour; returns the largest difference between engines."""
     graph = build()
     look(graph)
     make_a_mistake()

@@ -17,7 +17,7 @@ __all__ = ["Model", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the rest when it is first used, so that `import samgraph` stays quick."""
+    """Import the model when it is first used, so that `import samgraph` is fast."""
     if name in ("Model", "load"):
         from samgraph.predict import model
 

@@ -1,4 +1,4 @@
-"""`samgraph everything`: masks of everything, in every form."""
+"""`samgraph everything`: automatic masks, in several formats."""
 
 import io
 import json
@@ -22,8 +22,8 @@ def test_masks_are_written_as_coco(folder: Path, samgraph: Command) -> None:
 
     assert done.code == 0
     assert done.text.endswith("wrote masks/annotations.json\n")
-    one, two = read_coco(folder / "masks" / "annotations.json")
-    assert (one.name, two.name) == ("a.png", "b.png")
+    first, second = read_coco(folder / "masks" / "annotations.json")
+    assert (first.name, second.name) == ("a.png", "b.png")
     expected = model().everything(
         picture(),
         points_per_side=2,
@@ -32,10 +32,10 @@ def test_masks_are_written_as_coco(folder: Path, samgraph: Command) -> None:
         box_nms_thresh=1.0,
         progress=False,
     )
-    assert [segment.rle for segment in one.segments] == [segment.rle for segment in expected]
+    assert [segment.rle for segment in first.segments] == [segment.rle for segment in expected]
 
 
-def test_an_overlay_and_a_map_of_numbers(folder: Path, samgraph: Command) -> None:
+def test_an_overlay_and_a_label_map(folder: Path, samgraph: Command) -> None:
     assert samgraph("everything", "a.png", *FEW, "-o", "look.jpg").code == 0
     assert samgraph("everything", "a.png", *FEW, "-o", "map.png").code == 0
 
@@ -52,7 +52,7 @@ def test_each_mask_may_have_its_own_file(folder: Path, samgraph: Command) -> Non
     assert f"a.png: {count} masks" in done.text
 
 
-def test_settings_are_passed_on(folder: Path, samgraph: Command) -> None:
+def test_options_are_passed_on(folder: Path, samgraph: Command) -> None:
     options = ("--crop-layers", "1", "--crop-downscale", "2", "--crop-overlap", "0.2")
     more = ("--min-area", "30", "--refine", "--single", "--threshold", "0.5", "--crop-nms", "0.9")
 
@@ -63,11 +63,11 @@ def test_settings_are_passed_on(folder: Path, samgraph: Command) -> None:
     assert image["width"] == 160
 
 
-def test_bad_settings_and_bad_files(folder: Path, samgraph: Command) -> None:
+def test_bad_options_and_bad_files(folder: Path, samgraph: Command) -> None:
     wrong = samgraph("everything", "a.png", "--points-per-side", "0")
     mixed = samgraph("everything", "bad.png", "a.png", *FEW, "-o", "out/")
 
     assert (wrong.code, mixed.code) == (2, 3)
     assert "`points_per_side` is a whole number from 1 up" in wrong.err
     assert mixed.err.endswith("1 of 2 images failed: `bad.png`\n")
-    assert [one.name for one in read_coco(folder / "out" / "annotations.json")] == ["a.png"]
+    assert [image.name for image in read_coco(folder / "out" / "annotations.json")] == ["a.png"]

@@ -36,7 +36,7 @@ def test_the_table_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines[2].split() == ["sam2-tiny", "38.9", "M", "156", "MB", "no"]
 
 
-def test_a_missing_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_has_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(tmp_path, monkeypatch).unlink()
 
     first = json.loads(call(monkeypatch, ["models", "--json"]).out)[0]

@@ -1,4 +1,4 @@
-"""`samgraph segment`: files in, files out, and an exit code that tells how it went."""
+"""`samgraph segment`: files in, files out, and the exit code."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.formats import read_coco, read_labelme
+from samgraph.formats import read_coco, read_cvat, read_label_studio, read_labelme, read_yolo
 from samgraph.media.image.reading import read_image
 from tests.cli.running import Outcome
 from tests.predict.pictures import encoded, picture
@@ -120,6 +120,26 @@ def test_patterns_and_folders(folder: Path, samgraph: Command) -> None:
     assert np.array_equal(read.segments[0].mask, encoded().predict(points=[(40, 50)]).mask)
 
 
+def test_annotation_tools_read_what_is_written(folder: Path, samgraph: Command) -> None:
+    given = ("segment", "a.png", "b.png", "--point", "40,50", "--label", "cat")
+
+    assert samgraph(*given, "-o", "all.xml").code == 0
+    assert samgraph(*given, "-o", "tasks.json", "--format", "label-studio").code == 0
+    done = samgraph(*given, "-o", "labels/", "--format", "yolo")
+
+    mask = encoded().predict(points=[(40, 50)]).mask
+    for images in (read_cvat("all.xml"), read_label_studio("tasks.json")):
+        assert [image.name for image in images] == ["a.png", "b.png"]
+        assert np.array_equal(images[0].segments[0].mask, mask)
+        assert images[0].segments[0].label == "cat"
+    assert done.text.endswith("wrote labels/classes.txt\n")
+    assert sorted(path.name for path in Path("labels").iterdir()) == [
+        "a.txt", "b.txt", "classes.txt",
+    ]  # fmt: skip
+    (segment,) = read_yolo("labels/a.txt", (120, 160)).segments
+    assert segment.label == "cat"
+
+
 def test_one_file_holds_many_images(folder: Path, samgraph: Command) -> None:
     done = samgraph("segment", "a.png", "b.png", "--point", "40,50", "-o", "all.json")
 
@@ -140,7 +160,7 @@ def test_a_batch_goes_on_after_a_bad_file(folder: Path, samgraph: Command) -> No
     assert done.err.endswith("2 of 4 images failed: `bad.png`, `none.png`\n")
 
 
-def test_one_picture_has_no_room_for_many_images(folder: Path, samgraph: Command) -> None:
+def test_one_picture_cannot_hold_many_images(folder: Path, samgraph: Command) -> None:
     done = samgraph("segment", "a.png", "b.png", "--point", "40,50", "-o", "one.png")
 
     assert done.code == 2
@@ -204,7 +224,7 @@ BAD = {
     "a mask of another size": (("--mask", "small.png"), "wrong size"),
     "a mask with colours": (("--mask", "a.png"), "does not hold one number a pixel"),
     "a mask that is missing": (("--mask", "none.png"), "`none.png` does not exist"),
-    "both on standard output": (("--point", "4,5", "-o", "-", "--json"), "both want"),
+    "both on standard output": (("--point", "4,5", "-o", "-", "--json"), "both need"),
 }
 
 
@@ -221,7 +241,7 @@ def test_bad_input_is_one_clear_error(name: str, folder: Path, samgraph: Command
     assert done.out == b""
 
 
-def test_empty_standard_input_is_told(folder: Path, samgraph: Command) -> None:
+def test_empty_standard_input_is_an_error(folder: Path, samgraph: Command) -> None:
     done = samgraph("segment", "-", "--point", "4,5", "-o", "m.png")
 
     assert done.code == 2
@@ -244,10 +264,10 @@ def test_an_interruption_keeps_what_was_done(
     done = samgraph("segment", "a.png", "b.png", "--point", "40,50", "-o", "all.json")
 
     assert done.code == 130
-    assert [one.name for one in read_coco(folder / "all.json")] == ["a.png"]
+    assert [image.name for image in read_coco(folder / "all.json")] == ["a.png"]
 
 
-def test_an_unknown_model_is_told(folder: Path, samgraph: Command) -> None:
+def test_an_unknown_model_is_an_error(folder: Path, samgraph: Command) -> None:
     done = samgraph("segment", "a.png", "--point", "4,5", "--model", "none.safetensors")
 
     assert done.code == 2

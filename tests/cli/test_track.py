@@ -1,4 +1,4 @@
-"""`samgraph track`: what it writes, what it refuses, and how it goes on."""
+"""`samgraph track`: what it writes, what it refuses, and how it resumes."""
 
 import json
 import os
@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.formats import read_coco, read_davis
+from samgraph.formats import read_coco, read_cvat, read_davis, read_label_studio, read_labelme
 from samgraph.jobs import track as track_run
 from samgraph.jobs.journal import Journal
-from samgraph.jobs.progress import Progress, clock
 from samgraph.media.video.frames import open_frames
 from tests.cli.running import Outcome
 from tests.golden import scenes
@@ -45,7 +44,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("frames")
-def test_a_palette_image_and_a_line_a_frame(samgraph: Run) -> None:
+def test_a_palette_image_and_a_line_per_frame(samgraph: Run) -> None:
     outcome = samgraph("track", "frames", *BOX, "--point", "118,84:2", "-o", "out")
 
     assert outcome.code == 0, outcome.err
@@ -56,15 +55,15 @@ def test_a_palette_image_and_a_line_a_frame(samgraph: Run) -> None:
     lines = journal("out")
     assert [line["frame"] for line in lines] == list(range(FRAMES))
     for line, image in zip(lines, read_davis("out"), strict=True):
-        assert [one["id"] for one in line["objects"]] == [1, 2]
-        for one in line["objects"]:
-            assert one["area"] >= sum(s.area for s in image.segments if s.object_id == one["id"])
+        assert [obj["id"] for obj in line["objects"]] == [1, 2]
+        for obj in line["objects"]:
+            assert obj["area"] >= sum(s.area for s in image.segments if s.object_id == obj["id"])
     ending = json.loads(Path("out/run.json").read_text())["ending"]
     assert ending == {"written": 5, "skipped": 0, "attempted": 5, "damage": None}
 
 
 @pytest.mark.usefixtures("frames")
-def test_masks_annotations_lines_and_a_film(samgraph: Run) -> None:
+def test_masks_annotations_lines_and_a_video(samgraph: Run) -> None:
     given = ("track", "frames", *BOX, "--end", "2")
     names = {}
 
@@ -82,9 +81,48 @@ def test_masks_annotations_lines_and_a_film(samgraph: Run) -> None:
     areas = [line["objects"][0]["area"] for line in journal("jsonl")]
     with_mask = [image for image in read_coco("coco/annotations.json") if image.segments]
     assert [image.segments[0].area for image in with_mask] == [area for area in areas if area]
-    assert [int(np.asarray(Image.open(f"png/{n}")).sum()) for n in names["png"]] == areas
-    with open_frames("overlay/overlay.mp4") as film:
-        assert film.length == 3
+    assert [np.count_nonzero(np.asarray(Image.open(f"png/{n}"))) for n in names["png"]] == areas
+    with open_frames("overlay/overlay.mp4") as video:
+        assert video.length == 3
+
+
+@pytest.mark.usefixtures("frames")
+def test_several_formats_have_a_folder_each(samgraph: Run) -> None:
+    names = ("davis", "cutout", "labelme", "yolo", "cvat", "label-studio", "sam", "polygons")
+    formats = [word for name in names for word in ("--format", name)]
+
+    boxes = ("--box", "17,27,63,73:cup", "--box", "17,27,63,73@1:cup")
+    outcome = samgraph(
+        "track", "frames", *boxes, "--end", "1", *formats, "--format", "jsonl", "-o", "out"
+    )
+
+    assert outcome.code == 0, outcome.err
+    folders = [path for path in Path("out").iterdir() if path.is_dir()]
+    assert {path.name: sorted(os.listdir(path)) for path in folders} == {
+        "davis": ["00000.png", "00001.png"],
+        "cutout": ["00000_1.png", "00001_1.png"],
+        "labelme": ["00000.json", "00001.json"],
+        "yolo": ["00000.txt", "00001.txt", "classes.txt"],
+        "cvat": ["annotations.xml"],
+        "label-studio": ["tasks.json"],
+        "sam": ["masks.json"],
+        "polygons": ["polygons.json"],
+    }  # fmt: skip
+    expected = [line["objects"][0]["area"] for line in journal("out")]
+    assert min(expected) > 0
+    for images in (
+        read_cvat("out/cvat/annotations.xml"),
+        read_label_studio("out/label-studio/tasks.json"),
+        [read_labelme(f"out/labelme/0000{index}.json") for index in range(2)],
+        read_davis("out/davis"),
+    ):
+        assert [image.segments[0].area for image in images] == expected
+    assert Path("out/yolo/classes.txt").read_text() == "cup\n"
+    with Image.open("out/cutout/00001_1.png") as cut:
+        assert np.count_nonzero(np.asarray(cut)[..., 3]) == expected[1]
+        frame = np.asarray(Image.open("frames/1.png"))
+        inside = np.asarray(cut)[..., 3] > 0
+        assert np.array_equal(np.asarray(cut)[inside][:, :3], frame[inside])
 
 
 @pytest.mark.usefixtures("frames")
@@ -96,7 +134,7 @@ def test_prompts_on_other_frames_and_for_named_objects(samgraph: Run) -> None:
 
     assert outcome.code == 0, outcome.err
     assert [line["frame"] for line in journal("out")] == [2, 3, 4, 1, 0]
-    assert [one["id"] for one in journal("out")[0]["objects"]] == [7, "dog"]
+    assert [obj["id"] for obj in journal("out")[0]["objects"]] == [7, "dog"]
     run = json.loads(Path("out/run.json").read_text())
     assert run["objects"] == {"7": 7, "dog": 1}
     assert run["prompts"][1]["labels"] == [1, 0]
@@ -108,12 +146,12 @@ def test_an_object_may_be_number_0_where_that_is_not_the_background(samgraph: Ru
 
     assert samgraph("track", "frames", *given, "-o", "out").code == 0
 
-    assert [one["id"] for one in journal("out")[0]["objects"]] == [0]
+    assert [obj["id"] for obj in journal("out")[0]["objects"]] == [0]
     assert Path("out/00000_0.png").exists()
 
 
 @pytest.mark.usefixtures("frames")
-def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> None:
+def test_a_mask_with_several_values_is_an_object_per_value(samgraph: Run) -> None:
     labels = np.zeros((scenes.HEIGHT, scenes.WIDTH), np.uint8)
     labels[30:70, 20:60], labels[70:100, 100:130] = 1, 4
     Image.fromarray(labels).save("first.png")
@@ -123,9 +161,9 @@ def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> No
     single = samgraph("track", "frames", "--mask", "one.png@1:3", "--reverse", "-o", "b")
 
     assert (several.code, single.code) == (0, 0), several.err + single.err
-    assert [one["id"] for one in journal("a")[0]["objects"]] == [1, 4]
+    assert [obj["id"] for obj in journal("a")[0]["objects"]] == [1, 4]
     assert [line["frame"] for line in journal("b")] == [1, 0]
-    assert [one["id"] for one in journal("b")[0]["objects"]] == [3]
+    assert [obj["id"] for obj in journal("b")[0]["objects"]] == [3]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +178,8 @@ def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> No
         (["frames", *BOX, *BOX, "-o", "out"], "two boxes"),
         (["frames", *BOX, "--start", "9", "-o", "out"], "no frame 9"),
         (["frames", *BOX, "--start", "3", "--end", "1", "-o", "out"], "no frame to track"),
-        (["frames", "--point", "1,2:0", "-o", "out"], "object `0` has no place"),
-        (["frames", "--point", "1,2:256", "-o", "out"], "object `256` has no place"),
+        (["frames", "--point", "1,2:0", "-o", "out"], "object `0` does not fit in a palette"),
+        (["frames", "--point", "1,2:256", "-o", "out"], "object `256` does not fit in a palette"),
         (["frames", "--mask", "zero.png", "-o", "out"], "marks nothing"),
         (["frames", "--mask", "mask.png", *BOX, "-o", "out"], "a mask and another prompt"),
         (["frames", *["--mask", "mask.png"] * 2, "-o", "out"], "a mask and another prompt"),
@@ -157,7 +195,7 @@ def test_a_mask_with_several_numbers_has_an_object_for_each(samgraph: Run) -> No
     ],
 )
 @pytest.mark.usefixtures("frames")
-def test_what_cannot_be_done_is_told_and_leaves_nothing(
+def test_what_cannot_be_done_is_an_error_and_leaves_nothing(
     samgraph: Run, arguments: list[str], message: str
 ) -> None:
     before = sorted(os.listdir("frames"))
@@ -306,12 +344,3 @@ def test_a_full_disk_is_an_error_and_what_was_written_stays(
     assert Path("out/frames.jsonl").read_bytes() == first
     assert samgraph(*arguments, "-o", "out", "--resume").code == 0
     assert contents("out") == contents("whole")
-
-
-def test_progress_tells_rate_and_time_left() -> None:
-    progress = Progress(10, done=4, is_quiet=True)
-    progress.step()
-
-    assert progress.text().startswith("5 of 10 frames, ")
-    assert progress.text().endswith(" left")
-    assert [clock(seconds) for seconds in (5, 411, 4011)] == ["0:05", "6:51", "1:06:51"]

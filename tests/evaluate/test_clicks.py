@@ -49,14 +49,14 @@ def test_the_border_is_an_edge() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_depths_are_those_of_looking_at_every_pixel(seed: int) -> None:
+def test_depths_are_those_of_brute_force(seed: int) -> None:
     rng = np.random.default_rng(seed)
     height, width = rng.integers(1, 18, 2)
     mask = rng.random((height, width)) < (0.6, 0.9, 0.98)[seed % 3]
 
     outside = np.argwhere(~np.pad(mask, 1)) - 1
-    places = np.argwhere(np.ones_like(mask))
-    nearest = ((places[:, None] - outside[None]) ** 2).sum(-1).min(1)
+    pixels = np.argwhere(np.ones_like(mask))
+    nearest = ((pixels[:, None] - outside[None]) ** 2).sum(-1).min(1)
 
     assert np.array_equal(squared_depths(mask), nearest.reshape(height, width))
 
@@ -102,13 +102,13 @@ def test_depth_decides_and_not_area() -> None:
     assert next_click(truth, long_but_thin) == Click(3.5, 3.5, 1)
 
 
-def test_a_right_mask_needs_no_click() -> None:
+def test_a_perfect_mask_needs_no_click() -> None:
     truth = box((20, 30), 2, 2, 12, 18)
 
     assert next_click(truth, truth) is None
 
 
-def test_ignored_pixels_are_never_wrong() -> None:
+def test_ignored_pixels_are_never_errors() -> None:
     truth, ignore = box((20, 30), 2, 2, 12, 18), box((20, 30), 12, 0, 30, 20)
     found = truth | box((20, 30), 15, 5, 25, 15)
 
@@ -117,23 +117,23 @@ def test_ignored_pixels_are_never_wrong() -> None:
 
 
 def test_clicks_go_on_from_the_last_mask() -> None:
-    """The answers: only the left half; then everything and too much; then the truth."""
+    """The predictions: the left half; then all and a false region; then the truth."""
     truth = box((20, 30), 4, 4, 16, 12)
-    answers = [truth & box((20, 30), 0, 0, 10, 20), truth | box((20, 30), 20, 4, 27, 11), truth]
+    predictions = [truth & box((20, 30), 0, 0, 10, 20), truth | box((20, 30), 20, 4, 27, 11), truth]
     seen: list[list[Click]] = []
 
-    def answer(given: list[Click]) -> Mask:
+    def predict(given: list[Click]) -> Mask:
         seen.append(list(given))
-        return answers[len(given) - 1]
+        return predictions[len(given) - 1]
 
-    masks = corrected(answer, truth, 5)
+    masks = corrected(predict, truth, 5)
 
     first, second, third = Click(7.5, 7.5, 1), Click(12.5, 6.5, 1), Click(23.5, 7.5, 0)
     assert seen == [[first], [first, second], [first, second, third]]
     assert [int(mask.sum()) for mask in masks] == [48, 96 + 49, 96, 96, 96]
 
 
-def test_a_large_region_is_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_region_is_measured_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     mask = box((90, 200), 20, 10, 61, 51)
     exact = first_click(mask)
     monkeypatch.setattr(clicks, "EXACT_SIDE", 10)
@@ -145,7 +145,7 @@ def test_a_large_region_is_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) 
     assert abs(click.y - exact.y) <= 5
 
 
-def test_a_large_but_thin_region_is_looked_at_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_but_thin_region_is_measured_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clicks, "EXACT_SIDE", 10)
     mask = box((90, 200), 5, 40, 195, 43)
 

@@ -100,7 +100,7 @@ def test_first_and_last_frame_are_left_out_and_255_is_no_object() -> None:
     assert mean_figures(list(figures.values())).j_and_f == pytest.approx(0.75)
 
 
-def test_copying_the_first_mask_is_worth_what_it_overlaps_later() -> None:
+def test_copying_the_first_mask_scores_its_overlap_with_later_masks() -> None:
     frames = []
     for left in (2, 2, 4, 20, 20):
         labels = np.zeros((40, 40), np.uint8)

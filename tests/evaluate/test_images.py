@@ -1,12 +1,13 @@
-"""Figures of photographs: what is asked of the model, and what counts."""
+"""Figures of photographs: the prompts, and what is compared."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from samgraph.errors import ImageError
-from samgraph.evaluate.images import Overlaps, image_figures
+from samgraph.evaluate.images import Overlaps, find_pairs, image_figures
 from tests.predict.pictures import HEIGHT, WIDTH, encoded
 
 
@@ -18,7 +19,7 @@ def label_map(**boxes: tuple[int, int, int, int]) -> np.ndarray[Any, Any]:
 
 
 class Oracle:
-    """An image whose answers are known: masks by the kind of prompt; it writes down its prompts."""
+    """An image with known masks per kind of prompt, which records its prompts."""
 
     def __init__(self, boxed: Any, clicked: list[Any]) -> None:
         self.name, self.size_hw = "oracle.png", boxed.shape
@@ -54,7 +55,7 @@ def test_figures_worked_out_by_hand() -> None:
     assert figures[7].by_prompt() == {"box": 0.5, "1 click": 0.25, "5 clicks": 1.0}
 
 
-def test_the_model_is_asked_as_the_papers_ask_it() -> None:
+def test_the_prompts_are_those_of_the_papers() -> None:
     labels = label_map(n1=(10, 10, 31, 31))
     truth = labels == 1
     rest = truth & ~(label_map(n1=(10, 10, 20, 31)) == 1)
@@ -99,7 +100,7 @@ def test_a_mask_of_black_and_white_is_one_object() -> None:
     assert measure(oracle, labels) == {255: Overlaps(1, 1, 1)}
 
 
-def test_a_real_model_answers_all_prompts() -> None:
+def test_a_real_model_takes_all_prompts() -> None:
     real = encoded()
     labels = label_map(n1=(17, 27, 63, 73), n2=(100, 66, 136, 102))
 
@@ -117,3 +118,33 @@ def test_masks_that_do_not_fit_are_named() -> None:
         image_figures(encoded(), np.zeros((5, 6), np.uint8))
     with pytest.raises(ImageError, match=r"the mask of `scene.png` has no object"):
         image_figures(encoded(), label_map())
+
+
+def test_folders_by_other_names(tmp_path: Path) -> None:
+    for name in ("JPEGImages", "SegmentationObject", "elsewhere"):
+        (tmp_path / name).mkdir()
+    for path in ("JPEGImages/x.JPG", "SegmentationObject/x.png", "elsewhere/x.png"):
+        (tmp_path / path).touch()
+
+    photograph = tmp_path / "JPEGImages" / "x.JPG"
+    assert find_pairs(tmp_path) == [(photograph, tmp_path / "SegmentationObject" / "x.png")]
+    elsewhere = tmp_path / "elsewhere"
+    assert find_pairs(tmp_path, elsewhere) == [(photograph, elsewhere / "x.png")]
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ([], "does not exist"),
+        (["images/a.jpg", "masks/readme.txt"], "there is no mask in"),
+        (["images/a.jpg", "masks/b.png"], "has no photograph"),
+        (["masks/a.png"], "has no photograph"),
+    ],
+)
+def test_a_folder_that_is_not_complete(tmp_path: Path, files: list[str], says: str) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    with pytest.raises(ImageError, match=says):
+        find_pairs(tmp_path)

@@ -47,7 +47,7 @@ def test_the_document_is_what_pycocotools_reads() -> None:
     assert document["images"] == [{"id": 1, "file_name": "ring.png", "height": 5, "width": 8}]
 
 
-def test_pycocotools_fills_our_polygons_almost_alike() -> None:
+def test_pycocotools_fills_our_polygons_almost_identically() -> None:
     image = scene(size=200)
     document = coco_document([image], polygons=True)
 

@@ -25,7 +25,7 @@ def test_a_brush_worked_out_by_hand() -> None:
     assert encode_brush(picture("#.")) == [0, 0, 0, 8, 57, 27, 252, 127, 241, 128, 0]
 
 
-def test_a_brush_begins_as_one_published_for_an_image_of_that_size() -> None:
+def test_a_brush_begins_as_a_published_export_of_that_size() -> None:
     # The head of a Label Studio export of a 3332 x 2527 microscope image (cell_benchmark).
     published = [2, 1, 233, 240, 57, 27, 255, 255, 255, 0, 255, 255, 224, 31, 255, 252, 3, 255]
 

@@ -36,7 +36,7 @@ def test_a_mask_is_a_crop_from_its_first_to_its_last_pixel() -> None:
         assert np.array_equal(np.array(image), RING[1:5, 1:7].astype(np.uint8))
 
 
-def test_the_file_has_the_fields_labelme_asks_for() -> None:
+def test_the_file_has_the_fields_labelme_requires() -> None:
     document = json.loads(json.dumps(labelme_document(ring_scene(), polygons=True)))
 
     assert {"version", "flags", "shapes", "imagePath", "imageData"} <= set(document)
@@ -53,7 +53,7 @@ def test_an_empty_mask_has_no_shape() -> None:
     assert labelme_document(SegmentedImage("a.png", (5, 8), (empty,)))["shapes"] == []
 
 
-def test_other_shapes_are_passed_over(tmp_path: Path) -> None:
+def test_other_shapes_are_ignored(tmp_path: Path) -> None:
     document = labelme_document(ring_scene())
     circle = {"label": "x", "shape_type": "circle", "points": [[1, 1], [2, 2]]}
     path = tmp_path / "a.json"

@@ -41,7 +41,7 @@ def test_the_box_reaches_from_the_first_pixel_to_the_last() -> None:
     assert record["area"] == 12
 
 
-def test_masks_come_in_the_three_forms_of_the_reference() -> None:
+def test_masks_have_the_three_encodings_of_the_reference() -> None:
     segments = ring_scene().segments
 
     (listed,) = to_sam_dicts(segments, "uncompressed_rle")
@@ -54,7 +54,7 @@ def test_masks_come_in_the_three_forms_of_the_reference() -> None:
 
 
 @pytest.mark.parametrize("mode", ["binary_mask", "uncompressed_rle", "coco_rle"])
-def test_segments_come_back_from_every_form(mode: Mode) -> None:
+def test_segments_come_back_from_every_encoding(mode: Mode) -> None:
     assert from_sam_dicts(to_sam_dicts(scene().segments, mode))[0] == scene().segments[0]
 
 
@@ -68,7 +68,7 @@ def test_the_file_is_json(tmp_path: Path) -> None:
 
 
 def test_other_things_are_refused() -> None:
-    with pytest.raises(OptionError, match="unknown form of mask"):
+    with pytest.raises(OptionError, match="unknown mask encoding"):
         to_sam_dicts([], "png")  # type: ignore[arg-type]  # that is what is tested
     with pytest.raises(ImageError, match="not one of SAM's masks"):
         from_sam_dicts([{"segmentation": "x"}])

@@ -39,7 +39,7 @@ def test_large_images_lose_no_pixel_to_rounding(tmp_path: Path) -> None:
     assert same_masks(read_yolo(tmp_path / "a.txt", (37, 7001)), image)
 
 
-def test_numbers_stand_in_for_classes_that_are_not_listed(tmp_path: Path) -> None:
+def test_classes_that_are_not_listed_are_named_by_their_number(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("\n12 0 0 1 0 1 1\n")
 

@@ -1,4 +1,4 @@
-"""What a run of `samgraph track` notes frame by frame, and what is made of it at the end."""
+"""The journal of a tracking run, and the video made from it at the end."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +18,8 @@ Run = Callable[..., Outcome]
 TIMES = [0, 40, 50, 500, 520, 1500]
 
 
-def test_what_was_wrong_with_a_frame_is_noted_and_read_back(tmp_path: Path) -> None:
-    """So that a run that was stopped tells at its end what a whole one tells."""
+def test_damage_of_a_frame_is_recorded_and_read_back(tmp_path: Path) -> None:
+    """So that a run that was stopped ends with the report of an uninterrupted run."""
     damage = Damage(concealed=(1,), resized=(1, 2))
     low = np.full((4, 4), -1, np.float32)
     journal = Journal(tmp_path / "frames.jsonl")
@@ -42,14 +42,14 @@ def test_what_was_wrong_with_a_frame_is_noted_and_read_back(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_film_keeps_the_times_of_its_frames(samgraph: Run) -> None:
+def test_the_overlay_video_keeps_the_times_of_its_frames(samgraph: Run) -> None:
     make_video(Path("clip.mkv"), scenes.frames(len(TIMES)), times=TIMES)
     given = ("clip.mkv", "--point", "40,50@1", "--start", "1", "--format", "overlay")
 
     outcome = samgraph("track", *given, "-o", "out")
 
     assert outcome.code == 0, outcome.err
-    with open_frames("out/overlay.mp4") as film:
-        assert film.length == len(TIMES) - 1
-        times = [film.time(index) for index in range(film.length)]
+    with open_frames("out/overlay.mp4") as video:
+        assert video.length == len(TIMES) - 1
+        times = [video.time(index) for index in range(video.length)]
     assert times == [pytest.approx((time - TIMES[1]) / 1000, abs=2e-3) for time in TIMES[1:]]

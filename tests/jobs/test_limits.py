@@ -9,8 +9,8 @@ from samgraph.models.sam2.config import CONFIGS
 FULL_HD = (1080, 1920)
 
 
-def needs(objects: int = 1, size_hw: tuple[int, int] = FULL_HD, is_wide: bool = False) -> Needs:
-    return Needs(CONFIGS["sam2.1-tiny"], size_hw, objects, objects, is_wide)
+def needs(objects: int = 1, size_hw: tuple[int, int] = FULL_HD, is_fp32: bool = False) -> Needs:
+    return Needs(CONFIGS["sam2.1-tiny"], size_hw, objects, objects, is_fp32)
 
 
 def held(limits: dict[str, float], given: Needs) -> float:
@@ -35,8 +35,8 @@ def test_more_memory_runs_more_objects_at_once_and_keeps_more_frames() -> None:
     assert little["cache_frames"] < much["cache_frames"] == 64
 
 
-def test_the_least_that_is_named_is_enough() -> None:
-    for given in (needs(), needs(30), needs(3, (2160, 3840)), needs(2, is_wide=True)):
+def test_the_limit_in_the_hint_is_enough() -> None:
+    for given in (needs(), needs(30), needs(3, (2160, 3840)), needs(2, is_fp32=True)):
         with pytest.raises(CapacityError, match="not fit in 8 MB") as caught:
             limits_within(8, given)
         named = float(str(caught.value.hint).split()[-1])

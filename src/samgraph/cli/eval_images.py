@@ -8,35 +8,35 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.errors import ImageError
-from samgraph.evaluate.images import Overlaps, image_figures
+from samgraph.evaluate.images import Overlaps, find_pairs, image_figures
 from samgraph.media.image.reading import read_label_image
 
-IMAGE_FOLDERS = ("images", "JPEGImages")
-MASK_FOLDERS = ("masks", "SegmentationObject", "Annotations")
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 _PROMPTS = ("box", "1 click", "5 clicks")
 
 
-@click.command()
+@click.command(short_help="mean IoU of photographs, from a box, one click and five clicks")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--masks",
     type=click.Path(path_type=Path),
-    help="The folder of masks, if it is not one of FOLDER's.",
+    help="The folder of masks, if it is not within FOLDER.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many photographs.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Only the first N photographs.", metavar="N"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @model_options
 def images(
     folder: Path, masks: Path | None, limit: int | None, as_json: bool, choice: ModelChoice
-) -> None:
-    """Mean IoU on FOLDER: photographs in images, masks of the same name in masks.
+) -> ExitCode:
+    """Mean IoU on FOLDER: photographs in images/, masks of the same name in masks/.
 
-    A mask is a PNG with a number a pixel: 0 background, 255 not counted, each other one an object.
-    The prompts are made from it: its box, one click, and five clicks that correct. What cannot be
-    measured is left out, named at the end, and makes the exit code 3.
+    A mask is a PNG with one number per pixel: 0 is background, 255 is ignored, each other value is
+    an object. The prompts are simulated from it: its box, one click, and five corrective clicks. A
+    photograph that cannot be measured is left out, named at the end, and the exit code is 3.
     """
     pairs = list(islice(find_pairs(folder, masks), limit))
     model = choice.load()
@@ -57,41 +57,7 @@ def images(
     _report(results, as_json)
     for reason in failed:
         click.echo(f"left out: {reason}", err=True)
-    if failed:
-        raise click.exceptions.Exit(3)
-
-
-def find_pairs(folder: Path, masks: Path | None = None) -> list[tuple[Path, Path]]:
-    """Every mask with the photograph it belongs to, in order of their names.
-
-    Raises:
-        ImageError: A folder is missing, or a mask has no photograph.
-    """
-    pictures = next((folder / n for n in IMAGE_FOLDERS if (folder / n).is_dir()), folder)
-    if masks is None:
-        masks = next((folder / n for n in MASK_FOLDERS if (folder / n).is_dir()), folder / "masks")
-    for place in (pictures, masks):
-        if not place.is_dir():
-            raise ImageError(
-                f"`{place}` is not there",
-                expected=f"photographs in `{folder / 'images'}`, masks in `{folder / 'masks'}`",
-            )
-    pairs = [(_photograph(pictures, mask), mask) for mask in sorted(masks.glob("*.png"))]
-    if not pairs:
-        raise ImageError(f"there is no mask in `{masks}`", expected="files such as `name.png`")
-    return pairs
-
-
-def _photograph(pictures: Path, mask: Path) -> Path:
-    for suffix in SUFFIXES:
-        for spelling in (suffix, suffix.upper()):
-            path = pictures / f"{mask.stem}{spelling}"
-            if path.is_file() and path != mask:
-                return path
-    raise ImageError(
-        f"`{mask}` has no photograph",
-        expected=f"`{pictures / mask.stem}` with {', '.join(SUFFIXES)}",
-    )
+    return ExitCode.DAMAGE if failed else ExitCode.DONE
 
 
 def _report(results: dict[str, list[Overlaps]], as_json: bool) -> None:

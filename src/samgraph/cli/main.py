@@ -1,7 +1,4 @@
-"""The command line: `samgraph COMMAND ...`. One file a command, imported when it is called.
-
-Exit codes: 0 done, 1 a bug of ours, 2 bad input, 3 finished with damage, 130 interrupted.
-"""
+"""The command line: `samgraph COMMAND ...`. One file per command, imported when it is called."""
 
 import importlib
 import os
@@ -10,22 +7,23 @@ from collections.abc import Sequence
 
 import click
 
+from samgraph.cli.exit_codes import ExitCode, exit_codes_text
 from samgraph.errors import SamgraphError
 from samgraph.version import __version__
 
 _COMMANDS = {
-    "segment": "cut objects out of images with clicks, boxes or masks",
-    "everything": "segment everything in images",
+    "segment": "masks of objects in images, from clicks, boxes or masks",
+    "everything": "automatic masks of everything in images",
     "track": "follow objects through a video",
-    "eval": "measure quality on a data set",
+    "eval": "measure mask quality on a data set",
     "models": "list the models: names, sizes, what is downloaded",
-    "graph": "look at a graph of the model, before or after passes",
+    "formats": "list the formats that results are written in",
+    "graph": "show a graph of the model, before or after passes",
 }
-DONE, OUR_BUG, BAD_INPUT, DAMAGE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class _Commands(click.Group):
-    """Commands by name, each imported only when it is needed."""
+    """Commands by name, each imported when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -42,15 +40,23 @@ class _Commands(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=exit_codes_text(),
+)
 @click.version_option(__version__, prog_name="samgraph")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def samgraph(debug: bool) -> None:
-    """SAM 2 from compiled graphs."""
+    """SAM 2 from compiled graphs: segment images, track objects through videos.
+
+    The model is the built-in samgraph-nano, or another with --model (see `samgraph models`).
+    `samgraph COMMAND --help` has the options and examples of a command.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with the code that says how it went."""
+    """Run the command line and exit; the codes are `ExitCode`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(given))
 
@@ -60,29 +66,31 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments
     try:
         code = samgraph.main(list(arguments), prog_name="samgraph", standalone_mode=False)
-        return code if isinstance(code, int) else DONE
+        return code if isinstance(code, int) else ExitCode.DONE
     except click.exceptions.Exit as ending:
         return ending.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
-        _say("interrupted")
-        return INTERRUPTED
+        _print("interrupted")
+        return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        _say(f"error: {error.format_message()}")
-        return BAD_INPUT
+        _print(f"error: {error.format_message()}")
+        return ExitCode.BAD_INPUT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return ExitCode.DONE
     except SamgraphError as error:
         if debug:
             raise
-        _say(f"error: {error}")
-        return BAD_INPUT
+        _print(f"error: {error}")
+        return ExitCode.BAD_INPUT
     except Exception as error:
         if debug:
             raise
-        _say(f"error: {type(error).__name__}: {error}\n  hint: this is a bug; --debug shows where")
-        return OUR_BUG
+        _print(
+            f"error: {type(error).__name__}: {error}\n  hint: this is a bug; --debug shows where"
+        )
+        return ExitCode.BUG
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     click.echo(text, err=True)

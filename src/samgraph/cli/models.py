@@ -1,4 +1,4 @@
-"""`samgraph models`: the models that can be loaded by name, and which are here already."""
+"""`samgraph models`: the models that can be loaded by name, and which are downloaded."""
 
 import json
 
@@ -11,15 +11,15 @@ from samgraph.checkpoint.download import cache_folder, cached
 
 _QUALITY = ("box", "1 click", "5 clicks", "J")
 _LEFT = ("name", "here")
-_WHAT_FIGURES_ARE = "box and clicks: mean IoU with its teacher; J: on clips; see MODEL_CARD.md"
+_FIGURES_NOTE = "box and clicks: mean IoU with its teacher; J: on clips; see MODEL_CARD.md"
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """List the models: names, sizes, what is here, and how good the built-in one is.
+    """List the models: names, sizes, what is downloaded, and the quality of the built-in model.
 
-    A model that is not here yet is downloaded when it is first used.
+    A model that is not on this machine is downloaded when it is first used.
     """
     rows = [_built_in_row(), *(_row(release) for release in RELEASES)]
     if as_json:
@@ -32,7 +32,7 @@ def command(as_json: bool) -> None:
         table.add_row(*_cells(row))
     console = Console(highlight=False)
     console.print(table)
-    console.print(f"\n{_WHAT_FIGURES_ARE}", soft_wrap=True)
+    console.print(f"\n{_FIGURES_NOTE}", soft_wrap=True)
     console.print(f"downloads are kept in {cache_folder()}", soft_wrap=True)
     console.print('use one with `--model NAME`, or `samgraph.load("NAME")`')
 

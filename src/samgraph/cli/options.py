@@ -20,7 +20,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
-    """A fixed count of numbers with commas between, such as `500,375`."""
+    """A fixed count of numbers separated by commas, such as `500,375`."""
 
     def __init__(self, *names: str) -> None:
         self.name = ",".join(names)
@@ -107,10 +107,10 @@ def model_options(function: Function) -> Callable[..., Any]:
 
 
 def find_files(patterns: Iterable[str]) -> list[str]:
-    """The files that paths and patterns stand for, each once, in the order given.
+    """The files that paths and patterns name, each once, in the order given.
 
-    A path that exists is taken as it is, stars and all; `-` is standard input. A pattern that fits
-    nothing is kept, so that it is told like any other file that cannot be read.
+    A path that exists is not a pattern, even with a star in it; `-` is standard input. A pattern
+    without a match is kept, and reported as any other file that cannot be read.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
@@ -122,7 +122,7 @@ def find_files(patterns: Iterable[str]) -> list[str]:
 
 
 def read_source(path: str) -> Any:
-    """What a path on the command line stands for: itself, or the bytes on standard input.
+    """The source a path names: the path itself, or for `-` the bytes of standard input.
 
     Raises:
         ImageError: Standard input is empty.

@@ -1,14 +1,22 @@
-"""`samgraph segment`: cut objects out of images with clicks, boxes or masks."""
+"""`samgraph segment`: masks of objects in images from clicks, boxes or masks."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from samgraph.cli.options import BOX, POINT, ModelChoice, find_files, model_options
-from samgraph.cli.outputs import OutputOptions, Outputs, Report, output_options, run_all
+from samgraph.cli.exit_codes import ExitCode
+from samgraph.cli.image_output import (
+    ImageOutputOptions,
+    open_output,
+    output_options,
+    run_command,
+)
+from samgraph.cli.option_groups import SectionedCommand, option_group, section
+from samgraph.cli.options import BOX, POINT, ModelChoice, find_files, model_options, read_source
 from samgraph.errors import PromptError
-from samgraph.predict.image.result import Result
-from samgraph.predict.mask_prompts import read_mask_file
+from samgraph.predict.image.mask_prompts import read_mask_file
+from samgraph.predict.image.result import CleanOptions, Result
 
 AREA = click.IntRange(min=0)
 _EXAMPLES = """
@@ -19,94 +27,118 @@ Examples:
   samgraph segment *.jpg --point 500,375 --negative 20,30 -o out/ --format coco
   cat photo.jpg | samgraph segment - --point 500,375 -o - > mask.png
 """
+Numbers = tuple[float, ...]
 
 
-@click.command(epilog=_EXAMPLES)
+@dataclass(frozen=True, slots=True)
+class ImagePrompt:
+    """The prompt on the command line, the same for every image; `mask` is a file."""
+
+    points: tuple[Numbers, ...] = ()
+    negatives: tuple[Numbers, ...] = ()
+    boxes: tuple[Numbers, ...] = ()
+    mask: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.points and not self.negatives and not self.boxes and self.mask is None:
+            raise PromptError(
+                "there is no prompt",
+                hint="say where the object is: --point X,Y or --box X0,Y0,X1,Y1",
+            )
+        one_object = self.points or self.negatives or self.mask is not None
+        if len(self.boxes) > 1 and one_object:
+            raise PromptError(
+                "points and masks describe one object, and several boxes are several objects",
+                got=f"{len(self.boxes)} boxes",
+                hint="run the command once for each object",
+            )
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether it is a single click, for which the best of three masks is taken."""
+        clicks = len(self.points) + len(self.negatives)
+        return clicks == 1 and not self.boxes and self.mask is None
+
+    def arguments(self, size_hw: tuple[int, int]) -> dict[str, Any]:
+        """The keyword arguments of `EncodedImage.predict`."""
+        given: dict[str, Any] = {}
+        if self.points or self.negatives:
+            given["points"] = [*self.points, *self.negatives]
+            given["labels"] = [1] * len(self.points) + [0] * len(self.negatives)
+        if self.boxes:
+            given |= {"boxes": self.boxes} if len(self.boxes) > 1 else {"box": self.boxes[0]}
+        if self.mask is not None:
+            given["mask"] = read_mask_file(self.mask, size_hw)
+        return given
+
+
+prompt_options = option_group(
+    "prompt",
+    ImagePrompt,
+    click.option(
+        "--point", "points", multiple=True, type=POINT, help="A positive click: on the object."
+    ),
+    click.option(
+        "--negative",
+        "negatives",
+        multiple=True,
+        type=POINT,
+        help="A negative click: not the object.",
+    ),
+    click.option("--box", "boxes", multiple=True, type=BOX, help="A box around an object."),
+    click.option("--mask", type=click.Path(dir_okay=False), help="A mask prompt, as an image."),
+)
+clean_options = option_group(
+    "clean",
+    CleanOptions,
+    click.option(
+        "--fill-holes", type=AREA, default=0, metavar="AREA",
+        help="Fill holes of at most so many pixels.",
+    ),
+    click.option(
+        "--drop-specks", type=AREA, default=0, metavar="AREA",
+        help="Remove islands of at most so many pixels.",
+    ),
+    click.option(
+        "--smooth", type=AREA, default=0, metavar="RADIUS",
+        help="Smooth edges by a majority vote within so many pixels.",
+    ),
+)  # fmt: skip
+
+
+@click.command(cls=SectionedCommand, epilog=_EXAMPLES)
 @click.argument("images", nargs=-1, required=True, metavar="IMAGE...")
-@click.option("--point", "points", multiple=True, type=POINT, help="A click on the object.")
-@click.option("--negative", "negatives", multiple=True, type=POINT, help="A click beside it.")
-@click.option("--box", "boxes", multiple=True, type=BOX, help="A box around it; one an object.")
-@click.option("--mask", type=click.Path(dir_okay=False), help="A mask to start from, as an image.")
-@click.option(
-    "--best/--all", "is_best", default=True, help="The best mask (the default), or all three."
+@section("Prompts", prompt_options)
+@section(
+    "Masks",
+    click.option(
+        "--best/--all", "is_best", default=True, help="The best mask (the default), or all three."
+    ),
+    clean_options,
 )
-@click.option(
-    "--fill-holes", type=AREA, default=0, metavar="AREA", help="Fill holes of so many pixels."
-)
-@click.option(
-    "--drop-specks", type=AREA, default=0, metavar="AREA", help="Drop pieces of so many pixels."
-)
-@click.option(
-    "--smooth", type=AREA, default=0, metavar="RADIUS", help="Smooth edges over so many pixels."
-)
-@output_options
-@model_options
+@section("Output", output_options)
+@section("Model", model_options)
 def command(
     images: tuple[str, ...],
-    points: tuple[tuple[float, ...], ...],
-    negatives: tuple[tuple[float, ...], ...],
-    boxes: tuple[tuple[float, ...], ...],
-    mask: str | None,
+    prompt: ImagePrompt,
     is_best: bool,
-    fill_holes: int,
-    drop_specks: int,
-    smooth: int,
+    clean: CleanOptions,
     choice: ModelChoice,
-    output: OutputOptions,
-) -> int:
-    """Cut an object out of each IMAGE; coordinates are pixels of the upright image.
+    output: ImageOutputOptions,
+) -> ExitCode:
+    """Segment an object in each IMAGE; coordinates are pixels of the upright image.
 
     Several --point and --negative describe one object; several --box are several objects. IMAGE
-    may be a pattern, or - for standard input.
+    may be a pattern, or - for standard input. The default format is png.
     """
-    prompt = _prompt(points, negatives, boxes, mask)
-    is_ambiguous = len(points) + len(negatives) == 1 and not boxes and mask is None
     sources = find_files(images)
-    outputs = Outputs(output, sources, "png", all_masks=not is_best)
+    target = open_output(output, sources, "png", all_masks=not is_best)
     model = choice.load()
 
-    def work(source: Any, name: str) -> Result:
-        image = model.image(source)
-        given = dict(prompt)
-        if mask is not None:
-            given["mask"] = read_mask_file(mask, image.size_hw)
-        result = image.predict(**given, multimask=is_ambiguous or not is_best)
-        return _clean(result if not is_best else result.best, fill_holes, drop_specks, smooth)
+    def work(source: str) -> Result:
+        image = model.image(read_source(source))
+        multimask = prompt.is_ambiguous or not is_best
+        result: Result = image.predict(**prompt.arguments(image.size_hw), multimask=multimask)
+        return (result.best if is_best else result).clean(clean)
 
-    return run_all(sources, work, outputs, Report(output))
-
-
-def _prompt(
-    points: tuple[tuple[float, ...], ...],
-    negatives: tuple[tuple[float, ...], ...],
-    boxes: tuple[tuple[float, ...], ...],
-    mask: str | None,
-) -> dict[str, Any]:
-    """The prompt that options stand for, as `EncodedImage.predict` takes it."""
-    if not points and not negatives and not boxes and mask is None:
-        raise PromptError(
-            "there is no prompt", hint="say where the object is: --point X,Y or --box X0,Y0,X1,Y1"
-        )
-    given: dict[str, Any] = {}
-    if points or negatives:
-        given["points"] = [*points, *negatives]
-        given["labels"] = [1] * len(points) + [0] * len(negatives)
-    if len(boxes) == 1:
-        given["box"] = boxes[0]
-    elif boxes:
-        given["boxes"] = boxes
-    if len(boxes) > 1 and (given.keys() & {"points"} or mask is not None):
-        raise PromptError(
-            "points and masks describe one object, and several boxes are several objects",
-            got=f"{len(boxes)} boxes",
-            hint="run the command once for each object",
-        )
-    return given
-
-
-def _clean(result: Result, holes: int, specks: int, radius: int) -> Result:
-    if holes:
-        result = result.fill_holes(holes)
-    if specks:
-        result = result.drop_specks(specks)
-    return result.smooth(radius) if radius else result
+    return run_command(sources, work, target, output)

@@ -1,7 +1,8 @@
-"""Prompts on the command line: `X,Y@FRAME:OBJECT`, boxes and mask files alike."""
+"""Prompts on the command line: `X,Y@FRAME:OBJECT`, boxes and mask files likewise."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +10,28 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.cli.option_groups import option_group
 from samgraph.cli.options import Numbers
 from samgraph.errors import ImageError, PromptError
-from samgraph.jobs.prompts import Given
+from samgraph.jobs.prompts import FramePrompt, Prompts
 from samgraph.media.image.reading import read_label_image
 from samgraph.predict.video.prompts import ObjectId
 
-_PLACED = re.compile(r"(?P<value>.+?)(?:@(?P<frame>\d{1,9}))?(?::(?P<object>[^:@/\\.]+))?")
+_ADDRESSED = re.compile(r"(?P<value>.+?)(?:@(?P<frame>\d{1,9}))?(?::(?P<object>[^:@/\\.]+))?")
 BINARY = (1, 255)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A value with the frame and the object it belongs to, where they were said."""
+class Addressed:
+    """A value with its frame index and object, where they were named."""
 
     value: Any
     frame: int | None
     object: ObjectId | None
 
 
-class PlacedValue(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
-    """Numbers, or a path, with `@FRAME` and `:OBJECT` behind."""
+class AddressedValue(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
+    """Numbers, or a path, followed by `@FRAME` and `:OBJECT`."""
 
     def __init__(self, value: click.ParamType) -> None:  # type: ignore[type-arg]  # as above
         self._value = value
@@ -37,86 +39,125 @@ class PlacedValue(click.ParamType):  # type: ignore[type-arg]  # not generic in 
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Placed:
+    ) -> Addressed:
         """The parts of the text."""
-        if isinstance(value, Placed):
+        if isinstance(value, Addressed):
             return value
-        found = _PLACED.fullmatch(str(value))
+        found = _ADDRESSED.fullmatch(str(value))
         if found is None:
             self.fail(f"`{value}` is not {self.name}", param, ctx)
         name = found["object"]
-        return Placed(
+        return Addressed(
             self._value.convert(found["value"], param, ctx),
             None if found["frame"] is None else int(found["frame"]),
             int(name) if name is not None and name.isdecimal() else name,
         )
 
 
-POINT = PlacedValue(Numbers("X", "Y"))
-BOX = PlacedValue(Numbers("X0", "Y0", "X1", "Y1"))
-MASK = PlacedValue(click.Path(dir_okay=False))
+POINT = AddressedValue(Numbers("X", "Y"))
+BOX = AddressedValue(Numbers("X0", "Y0", "X1", "Y1"))
+MASK = AddressedValue(click.Path(dir_okay=False, path_type=str))
 
 
-def gathered(
-    points: tuple[Placed, ...],
-    negatives: tuple[Placed, ...],
-    boxes: tuple[Placed, ...],
-    masks: tuple[Placed, ...],
-    start: int,
-) -> dict[tuple[ObjectId, int], Given]:
-    """Prompts by object and frame; without a frame they are for the first, without an object for 1.
+@dataclass(frozen=True, slots=True)
+class VideoPrompts:
+    """The prompts on the command line."""
 
-    A mask file without an object, that has several numbers in it, has an object for each.
+    points: tuple[Addressed, ...] = ()
+    negatives: tuple[Addressed, ...] = ()
+    boxes: tuple[Addressed, ...] = ()
+    masks: tuple[Addressed, ...] = field(default=(), repr=False)
 
-    Raises:
-        PromptError: There is none, or an object on a frame has two boxes, two masks, or a mask and
-            something else.
-    """
-    found: dict[tuple[ObjectId, int], Given] = {}
+    def by_object_and_frame(self, start: int) -> Prompts:
+        """All prompts; by default they are for frame `start` and object 1.
 
-    def at(placed: Placed, name: ObjectId = 1) -> Given:
-        frame = start if placed.frame is None else placed.frame
-        chosen = name if placed.object is None else placed.object
-        return found.setdefault((chosen, frame), Given())
+        A mask file without an object that has several values is a mask per value. Objects are in
+        the order of their numbers, then texts as they came.
 
-    for places, label in ((points, 1), (negatives, 0)):
-        for placed in places:
-            at(placed).points.append(placed.value)
-            at(placed).labels.append(label)
-    for placed in boxes:
-        if at(placed).box is not None:
-            raise PromptError("an object has two boxes on one frame", got=str(placed.value))
-        at(placed).box = placed.value
-    for placed in masks:
-        for name, mask in _masks(placed).items():
-            given = at(placed, name)
-            if not given.is_empty:
-                raise PromptError(
-                    "an object has a mask and another prompt on one frame",
-                    got=f"`{placed.value}`",
-                    hint="a mask is given alone",
-                )
-            given.mask = mask
-    if not found:
+        Raises:
+            PromptError: There is no prompt, or an object has two boxes, two masks, or a mask and
+                something else on one frame.
+        """
+        found: dict[tuple[ObjectId, int], FramePrompt] = {}
+        for given, name, more in self._given():
+            frame = start if given.frame is None else given.frame
+            key = (name if given.object is None else given.object), frame
+            found[key] = _joined(found.get(key, FramePrompt()), more, given)
+        if not found:
+            raise PromptError(
+                "there is nothing to track",
+                hint="say where the object is: --point X,Y or --box ...",
+            )
+        return dict(sorted(found.items(), key=lambda item: _order(item[0][0])))
+
+    def _given(self) -> Iterator[tuple[Addressed, ObjectId, FramePrompt]]:
+        """Every prompt with the object it is for where none was named."""
+        for clicks, label in ((self.points, 1), (self.negatives, 0)):
+            for given in clicks:
+                yield given, 1, FramePrompt((given.value,), (label,))
+        for given in self.boxes:
+            yield given, 1, FramePrompt(box=given.value)
+        for given in self.masks:
+            for name, mask in _read_masks(given).items():
+                yield given, name, FramePrompt(mask=mask)
+
+
+prompt_options = option_group(
+    "prompts",
+    VideoPrompts,
+    click.option(
+        "--point", "points", multiple=True, type=POINT, help="A positive click: on the object."
+    ),
+    click.option(
+        "--negative",
+        "negatives",
+        multiple=True,
+        type=POINT,
+        help="A negative click: not the object.",
+    ),
+    click.option("--box", "boxes", multiple=True, type=BOX, help="A box around the object."),
+    click.option(
+        "--mask",
+        "masks",
+        multiple=True,
+        type=MASK,
+        help="A mask as an image; with several values in it, an object per value.",
+    ),
+)
+
+
+def _joined(before: FramePrompt, more: FramePrompt, given: Addressed) -> FramePrompt:
+    """A prompt with another for the same object and frame."""
+    if before.box is not None and more.box is not None:
+        raise PromptError("an object has two boxes on one frame", got=str(given.value))
+    is_empty = not before.points and before.box is None and before.mask is None
+    if (more.mask is not None and not is_empty) or before.mask is not None:
         raise PromptError(
-            "there is nothing to track", hint="say where the object is: --point X,Y or --box ..."
+            "an object has a mask and another prompt on one frame",
+            got=f"`{given.value}`",
+            hint="a mask is given alone",
         )
-    # Numbers in their order, then texts as they came.
-    return dict(sorted(found.items(), key=lambda item: _order(item[0][0])))
+    return replace(
+        before,
+        points=before.points + more.points,
+        labels=before.labels + more.labels,
+        box=before.box if more.box is None else more.box,
+        mask=more.mask,
+    )
 
 
 def _order(name: ObjectId) -> tuple[bool, int]:
     return isinstance(name, str), name if isinstance(name, int) else 0
 
 
-def _masks(placed: Placed) -> dict[ObjectId, NDArray[np.bool_]]:
+def _read_masks(given: Addressed) -> dict[ObjectId, NDArray[np.bool_]]:
     """The masks in a file, by object."""
-    if not Path(placed.value).exists():
-        raise ImageError(f"`{placed.value}` does not exist")
-    labels = read_label_image(placed.value)
+    if not Path(given.value).exists():
+        raise ImageError(f"`{given.value}` does not exist")
+    labels = read_label_image(given.value)
     values = [int(value) for value in np.unique(labels) if value]
     if not values:
-        raise PromptError(f"`{placed.value}` marks nothing", got="0 at every pixel")
-    if placed.object is not None or (len(values) < 2 and set(values) <= set(BINARY)):
+        raise PromptError(f"`{given.value}` marks nothing", got="0 at every pixel")
+    if given.object is not None or (len(values) < 2 and set(values) <= set(BINARY)):
         return {1: labels > 0}
     return {value: labels == value for value in values if value != 255}

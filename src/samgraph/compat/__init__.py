@@ -1,7 +1,7 @@
 """The reference's names, for one-line migration: `from samgraph.compat import ...`.
 
-Same arguments, shapes and order of results as in Meta's `sam2` package, with numpy arrays in the
-place of tensors.
+The arguments, shapes and order of results are those of Meta's `sam2` package, with numpy arrays
+instead of tensors.
 """
 
 import importlib

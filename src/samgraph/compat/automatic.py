@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from samgraph.compat.image import SAM2ImagePredictor, build_sam2_hf
 from samgraph.formats.sam import Mode
 from samgraph.predict.everything.generate import segment_everything
-from samgraph.predict.everything.settings import EverythingSettings
+from samgraph.predict.everything.options import EverythingOptions
 
 
 class SAM2AutomaticMaskGenerator:
@@ -45,7 +45,7 @@ class SAM2AutomaticMaskGenerator:
         multimask_output: bool = True,
         **kwargs: Any,
     ) -> None:
-        self.settings = EverythingSettings(
+        self.options = EverythingOptions(
             points_per_side=points_per_side,
             points_per_batch=points_per_batch,
             pred_iou_thresh=pred_iou_thresh,
@@ -63,22 +63,22 @@ class SAM2AutomaticMaskGenerator:
             use_m2m=use_m2m,
             multimask=multimask_output,
         )
-        self.point_grids = self.settings.grids
+        self.point_grids = self.options.grids
         self.predictor = SAM2ImagePredictor(model)
 
     @classmethod
     def from_pretrained(cls, model_id: str, **kwargs: Any) -> "SAM2AutomaticMaskGenerator":
         """A generator by the name of a repository, such as `facebook/sam2.1-hiera-tiny`."""
-        own = {field.name for field in fields(EverythingSettings)} | {"multimask_output"}
+        own = {field.name for field in fields(EverythingOptions)} | {"multimask_output"}
         rest = {name: value for name, value in kwargs.items() if name not in own}
         return cls(build_sam2_hf(model_id, **rest), **kwargs)
 
     def generate(self, image: Any) -> list[dict[str, Any]]:
-        """The masks of an RGB array [H, W, 3] of 8 bits, best first."""
+        """The masks of an RGB array uint8 [H, W, 3], best first."""
         self.predictor.set_image(image)
         encoded = self.predictor._image()
         self.predictor.reset_predictor()
-        found = segment_everything(encoded.core, encoded, progress=False, settings=self.settings)
+        found = segment_everything(encoded.core, encoded, progress=False, options=self.options)
         return [_with_floats(record) for record in found.to_sam_dicts()]
 
 

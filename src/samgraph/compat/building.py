@@ -1,4 +1,4 @@
-"""What the reference's builders are told: names of config files."""
+"""Configs by the names of the reference's config files."""
 
 import re
 from pathlib import PurePosixPath
@@ -11,9 +11,9 @@ _FILE = re.compile(r"(?P<name>sam2(\.1)?_hiera_(t|s|b\+|l))\.ya?ml")
 
 
 def config_named(config_file: str | Sam2Config) -> Sam2Config:
-    """The config that the reference's file describes, such as `configs/sam2.1/sam2.1_hiera_t.yaml`.
+    """The config of one of the reference's files, such as `configs/sam2.1/sam2.1_hiera_t.yaml`.
 
-    Names of models, and a config itself, are taken as well.
+    The name of a model, or a config, is accepted as well.
     """
     if isinstance(config_file, Sam2Config):
         return config_file

@@ -5,7 +5,7 @@
     masks, scores, logits = predictor.predict(point_coords=[[500, 375]], point_labels=[1])
 
 Differs from the original: arrays are numpy's; `max_hole_area` and `max_sprinkle_area` work without
-its CUDA extension. `samgraph.load(...).image(...)` is the same in friendlier clothes.
+its CUDA extension. `samgraph.load(...).image(...)` is samgraph's own interface to the same.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import LOGIT_LIMIT
 from samgraph.predict.model import Model
-from samgraph.predict.picture import Picture
+from samgraph.predict.output import Picture
 from samgraph.predict.prompts import PromptBatch, join
 
 Floats = NDArray[np.float32]
@@ -38,7 +38,7 @@ class NotSetError(ImageError, RuntimeError):
 
 
 class SAM2Base(Model):
-    """What `build_sam2` returns: a model that also answers to the reference's names."""
+    """What `build_sam2` returns: a model that also has the reference's names."""
 
     def __init__(self, core: SegmentationModel, *, falls_back: bool = True) -> None:
         super().__init__(core)
@@ -51,7 +51,7 @@ class SAM2Base(Model):
 
     @property
     def device(self) -> str:
-        """Where it runs; arrays are always in main memory."""
+        """Where arrays are: in main memory."""
         return "cpu"
 
     def eval(self) -> "SAM2Base":
@@ -74,8 +74,9 @@ def build_sam2(
 ) -> SAM2Base:
     """A model from a checkpoint; `config_file` is the reference's name for its config.
 
-    `apply_postprocessing` lets a single mask that is unstable fall back to one of three. `mode`
-    changes nothing. Anything else goes to `samgraph.load`: threads, precision, image_size.
+    With `apply_postprocessing`, an unstable single mask is replaced by the best of the multimask
+    output. `mode` has no effect. Other arguments go to `samgraph.load`: threads, precision,
+    image_size.
     """
     from samgraph.compat.video_settings import video_settings
 
@@ -157,8 +158,8 @@ class SAM2ImagePredictor:
         batch = self._prompts(
             image, point_coords, point_labels, box, mask_input, is_scaled=not normalize_coords
         )
-        answers = image.answer(batch, multimask=multimask_output)
-        return self._found(answers, image.size_hw, return_logits=return_logits)
+        predictions = image.decode(batch, multimask=multimask_output)
+        return self._found(predictions, image.size_hw, return_logits=return_logits)
 
     def predict_batch(
         self,
@@ -183,7 +184,7 @@ class SAM2ImagePredictor:
             for index, image in enumerate(self._images)
         ]
         pairs = list(zip(self._images, batches, strict=True))
-        answers = decoding.decode(
+        predictions = decoding.decode(
             self.core,
             [image.embedding for image, batch in pairs for _ in range(len(batch))],
             join(batches),
@@ -192,7 +193,7 @@ class SAM2ImagePredictor:
         )
         found, start = [], 0
         for image, batch in pairs:
-            own = answers.part(start, start + len(batch))
+            own = predictions.part(start, start + len(batch))
             found.append(self._found(own, image.size_hw, return_logits=return_logits))
             start += len(batch)
         masks, scores, logits = (list(column) for column in zip(*found, strict=True))
@@ -220,7 +221,7 @@ class SAM2ImagePredictor:
 
     @property
     def _features(self) -> dict[str, Any] | None:
-        """The maps that scripts reach for, under the reference's names."""
+        """The feature maps under the reference's names."""
         if not self._images:
             return None
         fine = [self._maps(name) for name in ("fine_0", "fine_1")]
@@ -232,7 +233,7 @@ class SAM2ImagePredictor:
         return self.core.buffers.download(self.core.buffers.concat(maps))
 
     def _image(self) -> EncodedImage:
-        """The image to predict on: of a batch the last, as in the reference."""
+        """The image to predict on; the last image of a batch, as in the reference."""
         if not self._images:
             raise NotSetError("no image is set", hint="call `set_image` first")
         return self._images[-1]
@@ -254,15 +255,19 @@ class SAM2ImagePredictor:
         )
 
     def _found(
-        self, answers: decoding.Answers, size_hw: tuple[int, int], *, return_logits: bool
+        self,
+        predictions: decoding.MaskPredictions,
+        size_hw: tuple[int, int],
+        *,
+        return_logits: bool,
     ) -> Found:
-        low = answers.logits
+        low = predictions.logits
         clean = cleaned_logits(low, self.mask_threshold, self.max_hole_area, self.max_sprinkle_area)
         if return_logits:
             masks = upscale_logits(clean, size_hw)
         else:
             masks = upscale_masks(clean, size_hw, self.mask_threshold).astype(np.float32)
-        found = (masks, answers.scores, low.clip(-LOGIT_LIMIT, LOGIT_LIMIT))
+        found = (masks, predictions.scores, low.clip(-LOGIT_LIMIT, LOGIT_LIMIT))
         if len(low) > 1:
             return found
         masks, scores, logits = (array[0] for array in found)
@@ -270,7 +275,7 @@ class SAM2ImagePredictor:
 
 
 def _pixels(image: Any) -> Rgb:
-    """Pixels as they are stored: the reference turns no image upright."""
+    """Pixels as stored: the reference ignores EXIF orientation."""
     if isinstance(image, Image.Image):
         return np.asarray(image.convert("RGB"))
     return read_image(image)

@@ -1,7 +1,7 @@
-"""The reference's forms of prompts, as the decoder takes them.
+"""Prompts in the reference's layout, converted to the decoder's inputs.
 
-Coordinates may lie outside the image, labels may be -1, 2 and 3, and there may be no prompt at
-all: the reference takes all of that.
+As in the reference, coordinates may be outside the image, labels may be -1, 2 and 3, and there may
+be no prompt at all.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
 LABELS = (-1, 0, 1, 2, 3)
-# How far a filled hole, or a cleared speck, lies on the other side of the threshold.
+# How far the logits of a filled hole or a removed island are from the threshold.
 FILLED = 10.0
 
 
@@ -54,7 +54,7 @@ def prompt_batch(
         xy = np.zeros((count, 1, 2), np.float32)
         kinds = np.full((count, 1), ABSENT)
     scaled = scale_points(xy, size_hw, image_size)
-    if masks is not None and len(masks) == 1:  # one mask counts for every prompt
+    if masks is not None and len(masks) == 1:  # the same mask for every prompt
         masks = np.repeat(masks, len(xy), axis=0)
     if masks is not None and len(masks) != len(xy):
         raise PromptError("there must be a mask for each prompt", got=f"{len(masks)}, {len(xy)}")
@@ -62,7 +62,7 @@ def prompt_batch(
 
 
 def cleaned_logits(logits: Floats, threshold: float, hole: float, speck: float) -> Floats:
-    """Low-resolution logits [..., L, L] without small holes and specks, areas in their pixels."""
+    """Low-resolution logits [..., L, L] without small holes and islands; areas in their pixels."""
     if hole <= 0 and speck <= 0:
         return logits
     out = logits.copy()
@@ -70,17 +70,17 @@ def cleaned_logits(logits: Floats, threshold: float, hole: float, speck: float) 
         logits.reshape(-1, *logits.shape[-2:]), out.reshape(-1, *out.shape[-2:]), strict=True
     ):
         if hole > 0:
-            target[_small_pieces(source <= threshold, hole)] = threshold + FILLED
+            target[_small_components(source <= threshold, hole)] = threshold + FILLED
         if speck > 0:
-            target[_small_pieces(source > threshold, speck)] = threshold - FILLED
+            target[_small_components(source > threshold, speck)] = threshold - FILLED
     return out
 
 
-def _small_pieces(mask: NDArray[np.bool_], largest: float) -> NDArray[np.bool_]:
-    pieces, areas = connected_components(mask, 8)
+def _small_components(mask: NDArray[np.bool_], largest: float) -> NDArray[np.bool_]:
+    components, areas = connected_components(mask, 8)
     small = areas <= largest
     small[0] = False
-    return np.asarray(small[pieces])
+    return np.asarray(small[components])
 
 
 def _points(points: Any, labels: Any) -> tuple[Floats, Integers]:
@@ -117,7 +117,7 @@ def _masks(mask: Any, side: int) -> Floats:
 
 
 def _numbers(values: Any, what: str) -> Floats:
-    """Whatever holds numbers, tensors in main memory included."""
+    """Numbers as float32, from arrays, lists or tensors in main memory."""
     try:
         with np.errstate(over="ignore"):
             array = np.asarray(values).astype(np.float32)

@@ -6,15 +6,16 @@
     for frame_idx, obj_ids, mask_logits in predictor.propagate_in_video(state):
         masks = mask_logits > 0.0          # [N, 1, H, W]
 
-Quirks that are kept: a correction of a tracked frame is stored as a tracked frame, and tracking
-over it loses it; n frames to track yield n + 1; going back from frame 0 yields nothing; the list
-of ids that is yielded is the session's own. `samgraph.load(...).video(...)` has none of them.
+Quirks that are kept: a correction of a tracked frame is stored as a tracked frame, and tracking it
+again loses the correction; `max_frame_num_to_track=n` yields n + 1 frames; propagating in reverse
+from frame 0 yields nothing; the list of ids that is yielded is the session's own.
+`samgraph.load(...).video(...)` has none of them.
 
-The state is a dict with the reference's keys. As there, everything that was found is kept in it,
-about 0.8 MB an object and frame at 1024 pixels; but frames are read when they are needed.
+The state is a dict with the reference's keys. As in the reference, all outputs are kept in it,
+about 0.8 MB per object and frame at 1024 pixels; but frames are decoded when they are needed.
 
-Differs from the original: holes are filled without CUDA; an object whose prompts all lie in the
-future is tracked, where the original raises for want of a pointer; folders may hold any images.
+Differs from the original: holes are filled without CUDA; an object whose prompts are all on later
+frames is tracked, where the original raises for lack of a pointer; folders may hold any images.
 """
 
 from collections.abc import Iterator, Sequence
@@ -151,7 +152,7 @@ class SAM2VideoPredictor:
         return self.add_new_points_or_box(*args, **kwargs)
 
     def add_new_mask(self, inference_state: State, frame_idx: int, obj_id: Any, mask: Any) -> Found:
-        """A mask [H, W] on a frame, taken as the answer there."""
+        """A mask [H, W] on a frame, which becomes the output there."""
         index = new_object(inference_state, obj_id)
         given = np.asarray(mask).astype(np.bool_)
         if given.ndim != 2:
@@ -171,7 +172,7 @@ class SAM2VideoPredictor:
         )
 
     def propagate_in_video_preflight(self, inference_state: State) -> None:
-        """Put what was prompted into memory; done at the start of `propagate_in_video`."""
+        """Encode the memories of prompted frames; called by `propagate_in_video`."""
         if not number_of_objects(inference_state):
             raise RuntimeError("No input points or masks are provided for any object")
         for index in range(number_of_objects(inference_state)):
@@ -195,7 +196,7 @@ class SAM2VideoPredictor:
         max_frame_num_to_track: int | None = None,
         reverse: bool = False,
     ) -> Iterator[Found]:
-        """Track all objects, a frame at a time: frame number, ids, mask logits [N, 1, H, W]."""
+        """Track all objects; yields frame index, ids and mask logits [N, 1, H, W] per frame."""
         self.propagate_in_video_preflight(inference_state)
         ids, count = inference_state["obj_ids"], number_of_objects(inference_state)
         frames = expected_frames(inference_state, start_frame_idx, max_frame_num_to_track, reverse)
@@ -209,7 +210,7 @@ class SAM2VideoPredictor:
     def clear_all_prompts_in_frame(
         self, inference_state: State, frame_idx: int, obj_id: Any, need_output: bool = True
     ) -> Found | None:
-        """Take back all prompts of an object on a frame."""
+        """Remove all prompts of an object on a frame."""
         index = new_object(inference_state, obj_id)
         for prompts in ("point_inputs_per_obj", "mask_inputs_per_obj"):
             inference_state[prompts][index].pop(frame_idx, None)
@@ -227,7 +228,7 @@ class SAM2VideoPredictor:
     def remove_object(
         self, inference_state: State, obj_id: Any, strict: bool = False, need_output: bool = True
     ) -> tuple[list[Any], list[tuple[int, Array]]]:
-        """Forget an object; the ids left, and new masks of the frames it was prompted on."""
+        """Remove an object; returns the ids left, and masks of the frames it was prompted on."""
         index = inference_state["obj_id_to_idx"].get(obj_id)
         ids = inference_state["obj_ids"]
         if index is None:
@@ -250,7 +251,7 @@ class SAM2VideoPredictor:
         return inference_state["obj_ids"], updated
 
     def reset_state(self, inference_state: State) -> None:
-        """Forget all objects; the video stays."""
+        """Remove all objects; the video stays."""
         for key in (
             "obj_id_to_idx",
             "obj_idx_to_id",
@@ -264,13 +265,13 @@ class SAM2VideoPredictor:
             inference_state[key].clear()
 
     def _store_for(self, state: State, index: int, frame: int) -> str:
-        """Where the outcome of a prompt goes: untracked frames become conditioning frames."""
+        """The store for a prompt's output: a frame not yet tracked becomes a conditioning frame."""
         is_tracked = frame in state["frames_tracked_per_obj"][index]
         keeps = self.settings.add_all_frames_to_correct_as_cond
         return NON_COND if is_tracked and not keeps else COND
 
     def _place(self, state: State, index: int, frame: int) -> tuple[str, BankRead | None]:
-        """Where the outcome goes, and what a frame that was tracked before remembers."""
+        """The store for the output, and the memories of a frame that was tracked before."""
         tracked = state["frames_tracked_per_obj"][index].get(frame)
         store = self._store_for(state, index, frame)
         if tracked is None:
@@ -284,7 +285,7 @@ class SAM2VideoPredictor:
         return bank_read(self.core, selection, stores)
 
     def _previous(self, state: State, index: int, store: str, frame: int) -> Array | None:
-        """The logits a click improves: of the last prompt, else of tracking."""
+        """The logits a click refines: of the last prompt, else of tracking."""
         places = (
             state["temp_output_dict_per_obj"][index][store],
             state["output_dict_per_obj"][index][COND],
@@ -342,7 +343,7 @@ class SAM2VideoPredictor:
         return replace(outcome, logits=buffers.upload(low))
 
     def _features(self, state: State, frame: int, feed: FrameFeed | None = None) -> Features:
-        """The encoded frame; as in the reference, the last one is kept."""
+        """The encoded frame; as in the reference, the last is cached."""
         encoded: EncodedFrames = state["cached_features"]
         features = encoded.get(frame)
         ready = None if features is not None or feed is None else feed.get(frame)
@@ -380,9 +381,9 @@ def build_sam2_video_predictor(
     vos_optimized: bool = False,
     **kwargs: Any,
 ) -> SAM2VideoPredictor:
-    """A predictor from a checkpoint, which tells its own config; `config_file` must agree.
+    """A predictor from a checkpoint; `config_file` must match it.
 
-    `mode` and `vos_optimized` change nothing: graphs are always compiled, and never trained.
+    `mode` and `vos_optimized` have no effect: graphs are always compiled, and never trained.
     """
     from samgraph.compat.building import config_named
 

@@ -1,6 +1,6 @@
-"""What the reference's builder can be told about a video predictor, and what of it exists here.
+"""The options of the reference's video predictor, and which of them exist here.
 
-`hydra_overrides_extra=["++model.NAME=VALUE"]` sets an option by the reference's name for it.
+`hydra_overrides_extra=["++model.NAME=VALUE"]` sets an option by the reference's name.
 """
 
 import re
@@ -19,7 +19,7 @@ _DECODER = "sam_mask_decoder_extra_args.dynamic_multimask_"
 class VideoSettings:
     """The options of a video predictor, by the reference's names.
 
-    `memory_precision` is ours: "bf16" is what the reference does, "fp32" does not round memory.
+    `memory_precision` is not in the reference: "bf16" is what it does, "fp32" does not round.
     """
 
     fill_hole_area: int = 0
@@ -32,22 +32,22 @@ class VideoSettings:
     memory_precision: MemoryPrecision = "bf16"
 
 
-# What `apply_postprocessing` turns on.
+# What `apply_postprocessing` enables.
 POSTPROCESSING = {
     "fill_hole_area": 8,
     "binarize_mask_from_pts_for_mem_enc": True,
     "dynamic_multimask_via_stability": True,
 }
-# Settings that change nothing here: what they ask for is always so, or is another engine's way.
+# Options without effect here: always the case, or specific to torch.
 _WITHOUT_EFFECT = frozenset(
     (
         "_target_",
         "compile_image_encoder",
-        # Objects are remembered one by one, in the reference too: nothing can overlap.
+        # Memories are encoded per object, in the reference too: nothing can overlap.
         "non_overlap_masks_for_mem_enc",
     )
 )
-# Settings that are what they are in every released model.
+# Options with the same value in every released model.
 _FIXED: dict[str, Any] = {
     f"{_DECODER}stability_delta": 0.05,
     f"{_DECODER}stability_thresh": 0.98,

@@ -1,8 +1,8 @@
 """The state of the reference's video predictor: a dict with its keys, holding numpy arrays.
 
 For every object, `output_dict_per_obj` has two stores of outputs by frame: conditioning frames,
-which were prompted before they were tracked, and all others. What has been prompted since the
-last tracking waits in `temp_output_dict_per_obj`.
+which were prompted before they were tracked, and all others. Prompts since the last propagation
+are in `temp_output_dict_per_obj`.
 
 Shapes: C channels, E grid, L mask size, S image size, T cells of the grid.
 """
@@ -29,7 +29,7 @@ COND, NON_COND = "cond_frame_outputs", "non_cond_frame_outputs"
 
 
 class Frames:
-    """The frames of a video as the reference's `images`: float32 [3, S, S], made when asked for."""
+    """The frames of a video as the reference's `images`: float32 [3, S, S], decoded on access."""
 
     def __init__(self, source: FrameSource, size: int) -> None:
         self.source, self._size = source, size
@@ -68,12 +68,12 @@ def initial_state(source: FrameSource, model: SegmentationModel, **offloading: b
 
 
 def number_of_objects(state: State) -> int:
-    """How many objects have been named."""
+    """The number of objects."""
     return len(state["obj_idx_to_id"])
 
 
 def new_object(state: State, name: Any) -> int:
-    """The number of an object, which is made if it is new."""
+    """The index of an object, which is added if it is new."""
     if name in state["obj_id_to_idx"]:
         index: int = state["obj_id_to_idx"][name]
         return index
@@ -102,7 +102,7 @@ def expected_frames(state: State, start: int | None, most: int | None, reverse: 
 
 
 def all_frames(state: State, index: int, store: str, frame: int) -> Output | None:
-    """The latest output of an object on a frame, wherever it is."""
+    """The latest output of an object on a frame, from any store."""
     places = (
         state["temp_output_dict_per_obj"][index][store],
         state["output_dict_per_obj"][index][COND],
@@ -183,7 +183,7 @@ def joined(reads: Sequence[BankRead], model: SegmentationModel) -> BankRead:
 def given_clicks(
     points: Any, labels: Any, box: Any, *, clears: bool
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The box, then the points, as they were given: places [P, 2] and labels [P]."""
+    """The box, then the points, as given: coordinates [P, 2] and labels [P]."""
     if (points is None) != (labels is None):
         raise ValueError("points and labels must be provided together")
     if points is None and box is None:
@@ -201,12 +201,12 @@ def given_clicks(
 
 
 def stored_clicks(given: dict[str, NDArray[Any]]) -> Clicks:
-    """What was given on a frame before."""
+    """The earlier clicks on a frame."""
     return Clicks(given["point_coords"][0], given["point_labels"][0])
 
 
 def close_up(state: State, removed: int) -> None:
-    """Number the objects after a removed one anew."""
+    """Renumber the objects after a removed object."""
     ids = [name for place, name in enumerate(state["obj_ids"]) if place != removed]
     for key in (
         "point_inputs_per_obj",

@@ -1,1 +1,1 @@
-"""How good masks are: J and F, simulated clicks, mean IoU."""
+"""Mask quality: J&F of tracking, mean IoU of images, simulated clicks."""

@@ -1,10 +1,10 @@
-"""Clicks as a person would make them, simulated from the true mask, as in the SAM papers.
+"""Clicks simulated from the true mask, as in the SAM papers.
 
     first    the point of the object farthest from its edge
-    next     the point deepest inside what is wrong: on the object where it was missed (label 1),
-             beside it where the mask has too much (label 0); the image's border counts as an edge
+    next     the point farthest from the edge of the error region: positive where the object was
+             missed, negative where the mask is false; the image's border counts as an edge
 
-After the first click, the low-resolution logits of the last answer go back in with the clicks.
+After the first click, the low-resolution logits of the last result are the mask prompt.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ EXACT_SIDE = 640
 
 @dataclass(frozen=True, slots=True)
 class Click:
-    """A point in pixels of the image, and whether it lies on the object (1) or beside it (0)."""
+    """A point in pixels of the image, and its label: 1 positive, 0 negative."""
 
     x: float
     y: float
@@ -30,12 +30,12 @@ class Click:
 
     @property
     def point(self) -> tuple[float, float]:
-        """The place alone, (x, y)."""
+        """The coordinates (x, y)."""
         return self.x, self.y
 
 
-# The clicks so far in, the mask they give out.
-Answer: TypeAlias = Callable[[list[Click]], Mask]
+# From all clicks so far to the mask.
+Predict: TypeAlias = Callable[[list[Click]], Mask]
 
 
 def first_click(mask: Mask) -> Click:
@@ -51,40 +51,40 @@ def first_click(mask: Mask) -> Click:
 
 
 def next_click(truth: Mask, found: Mask, ignore: Mask | None = None) -> Click | None:
-    """The click that corrects the worst of `found`; None where nothing is wrong.
+    """The click that corrects the largest error of `found`; None where there is none.
 
-    Pixels of `ignore` are never wrong. Of points equally deep, the first in reading order; of
-    errors equally deep, what is too much goes first.
+    Pixels of `ignore` are never errors. Of points equally deep, the first in reading order; of
+    errors equally deep, false positives come first.
     """
     counted = True if ignore is None else ~ignore
     missed, extra = truth & ~found & counted, found & ~truth & counted
-    places = [_deepest(missed), _deepest(extra)]
-    if places == [None, None]:
+    points = [_deepest(missed), _deepest(extra)]
+    if points == [None, None]:
         return None
-    (depth, y, x), (extra_depth, extra_y, extra_x) = (place or (0, 0, 0) for place in places)
+    (depth, y, x), (extra_depth, extra_y, extra_x) = (point or (0, 0, 0) for point in points)
     if depth > extra_depth:
         return Click(x + 0.5, y + 0.5, 1)
     return Click(extra_x + 0.5, extra_y + 0.5, 0)
 
 
-def corrected(answer: Answer, truth: Mask, count: int, ignore: Mask | None = None) -> list[Mask]:
-    """The masks after 1, 2, ... `count` clicks; once nothing is wrong, the last one stays."""
+def corrected(predict: Predict, truth: Mask, count: int, ignore: Mask | None = None) -> list[Mask]:
+    """The masks after 1, 2, ... `count` clicks; once there is no error, the last mask is kept."""
     clicks = [first_click(truth if ignore is None else truth & ~ignore)]
-    masks = [answer(clicks)]
+    masks = [predict(clicks)]
     while len(masks) < count:
         click = next_click(truth, masks[-1], ignore)
         if click is None:
             return masks + masks[-1:] * (count - len(masks))
         clicks.append(click)
-        masks.append(answer(clicks))
+        masks.append(predict(clicks))
     return masks
 
 
 def squared_depths(mask: Mask) -> NDArray[np.int32]:
-    """The squared distance of every pixel to the nearest one outside the mask, [H, W].
+    """The squared distance of every pixel to the nearest pixel outside the mask, [H, W].
 
-    What is beyond the border is outside. Distances within each column come first; then every
-    pixel looks left and right, as far as the deepest pixel is deep.
+    Pixels beyond the border are outside. Distances within each column come first; then the minimum
+    over columns to the left and right, as far as the largest distance so far.
     """
     height, width = mask.shape
     rows = np.arange(height, dtype=np.int32)[:, None]
@@ -105,8 +105,8 @@ def squared_depths(mask: Mask) -> NDArray[np.int32]:
 def _deepest(mask: Mask) -> tuple[int, int, int] | None:
     """Squared depth, row and column of the deepest pixel; None for an empty mask.
 
-    A region wider or higher than `EXACT_SIDE` is looked at in blocks of a few pixels, if any block
-    is whole, and the middle of the deepest is given.
+    A region wider or higher than `EXACT_SIDE` is measured in blocks of a few pixels, if any block
+    is entirely set, and the centre of the deepest block is returned.
     """
     rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
     if not len(rows):
@@ -124,7 +124,7 @@ def _deepest(mask: Mask) -> tuple[int, int, int] | None:
 
 
 def _whole_blocks(mask: Mask, side: int) -> Mask:
-    """Which blocks of `side` x `side` pixels are set throughout; what is left over is not."""
+    """Which blocks of `side` x `side` pixels are entirely set; incomplete blocks are dropped."""
     height, width = (length // side for length in mask.shape)
     cut = mask[: height * side, : width * side]
     return np.asarray(cut.reshape(height, side, width, side).all(axis=(1, 3)))

@@ -1,11 +1,11 @@
-"""How good tracked masks are: J, F and J&F of the DAVIS benchmark (Perazzi et al. 2016).
+"""J, F and J&F of the DAVIS benchmark (Perazzi et al. 2016).
 
     J   region similarity: the IoU of predicted and true mask
     F   contour accuracy: the F-measure of precision and recall of boundary pixels, where a pixel
-        counts as found if the other boundary is within 0.8 % of the image's diagonal
+        matches if the other boundary is within 0.8 % of the image's diagonal
 
-Each object's figure is its mean over frames, the first and last frame left out (the first is
-given, the last is left out by the benchmark); the overall figure is the mean over objects.
+An object's figure is the mean over frames without the first, which is the prompt, and the last,
+which the benchmark leaves out; the overall figure is the mean over objects.
 """
 
 import math
@@ -62,7 +62,7 @@ def boundary(mask: Mask) -> Mask:
 
 
 def dilate(mask: Mask, radius: int) -> Mask:
-    """Every pixel within `radius` of a set one."""
+    """Every pixel within `radius` of a set pixel."""
     height, width = mask.shape
     grown = np.zeros_like(mask)
     sums = np.zeros((height, width + 1), np.int32)
@@ -80,9 +80,9 @@ def dilate(mask: Mask, radius: int) -> Mask:
 def sequence_figures(
     truth: Sequence[NDArray[Any]], found: Mapping[int, Sequence[Mask]]
 ) -> dict[int, Figures]:
-    """The figures of every object: label maps of all frames, and masks of all frames by object.
+    """The figures of every object, from label maps per frame, and masks per object and frame.
 
-    The objects are those of the first label map; 0 is background and 255 is not counted.
+    The objects are those of the first label map; 0 is background and 255 is ignored.
     """
     inner = range(1, len(truth) - 1) if len(truth) > 2 else range(len(truth))
     figures = {}
@@ -101,7 +101,7 @@ def object_labels(labels: NDArray[Any]) -> list[int]:
 
 
 def copied_figures(truth: Sequence[NDArray[Any]]) -> dict[int, Figures]:
-    """The figures of doing nothing: every frame gets the first frame's mask."""
+    """The figures of copying the first frame's mask to every frame."""
     first = truth[0]
     return sequence_figures(
         truth, {label: [first == label] * len(truth) for label in object_labels(first)}

@@ -1,12 +1,13 @@
-"""How good masks of photographs are: mean IoU from a box, from one click, and after five.
+"""Masks of photographs measured: mean IoU from a box, from one click, and after five.
 
 box        the tight box of the object, one mask
-1 click    the point farthest from the object's edge; of three masks the one the model prefers
-5 clicks   four more, each where the last mask is most wrong (see `clicks.py`)
+1 click    the point farthest from the object's edge; of three masks the best by predicted IoU
+5 clicks   four more, each in the largest error of the last mask (see `clicks.py`)
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from samgraph.predict.image.encoded import EncodedImage
 from samgraph.predict.image.result import Result
 
 CLICKS = 5
+IMAGE_FOLDERS = ("images", "JPEGImages")
+MASK_FOLDERS = ("masks", "SegmentationObject", "Annotations")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +40,47 @@ class Overlaps:
         return cls(*(float(np.mean([getattr(item, name) for item in figures])) for name in names))
 
     def by_prompt(self) -> dict[str, float]:
-        """The figures under the names that people read."""
+        """The figures by the names of their prompts."""
         return dict(zip(("box", "1 click", "5 clicks"), asdict(self).values(), strict=True))
+
+
+def find_pairs(folder: Path, masks: Path | None = None) -> list[tuple[Path, Path]]:
+    """Every photograph with its mask, ordered by the masks' names.
+
+    Raises:
+        ImageError: A folder is missing, or a mask has no photograph.
+    """
+    pictures = next((folder / n for n in IMAGE_FOLDERS if (folder / n).is_dir()), folder)
+    if masks is None:
+        masks = next((folder / n for n in MASK_FOLDERS if (folder / n).is_dir()), folder / "masks")
+    for needed in (pictures, masks):
+        if not needed.is_dir():
+            raise ImageError(
+                f"`{needed}` does not exist",
+                expected=f"photographs in `{folder / 'images'}`, masks in `{folder / 'masks'}`",
+            )
+    pairs = [(_photograph(pictures, mask), mask) for mask in sorted(masks.glob("*.png"))]
+    if not pairs:
+        raise ImageError(f"there is no mask in `{masks}`", expected="files such as `name.png`")
+    return pairs
+
+
+def _photograph(pictures: Path, mask: Path) -> Path:
+    for suffix in SUFFIXES:
+        for spelling in (suffix, suffix.upper()):
+            path = pictures / f"{mask.stem}{spelling}"
+            if path.is_file() and path != mask:
+                return path
+    raise ImageError(
+        f"`{mask}` has no photograph",
+        expected=f"`{pictures / mask.stem}` with {', '.join(SUFFIXES)}",
+    )
 
 
 def image_figures(image: EncodedImage, labels: NDArray[Any]) -> dict[int, Overlaps]:
     """The figures of every object of a label map, [H, W] of the image's size.
 
-    0 is background and 255 is not counted, neither for nor against; in a map of 0 and 255 alone,
-    255 is the object.
+    0 is background and 255 is ignored; in a map of 0 and 255 alone, 255 is the object.
 
     Raises:
         ImageError: The map has another size, or no object.
@@ -65,19 +101,19 @@ def image_figures(image: EncodedImage, labels: NDArray[Any]) -> dict[int, Overla
 
 def _object_figures(image: EncodedImage, truth: Mask, ignore: Mask) -> Overlaps:
     boxed = image.predict(box=box_of(truth), multimask=False)
-    clicked = corrected(_Conversation(image).answer, truth, CLICKS, ignore)
+    clicked = corrected(_Clicker(image).predict, truth, CLICKS, ignore)
     masks = (boxed.mask, clicked[0], clicked[-1])
     return Overlaps(*(region_similarity(truth, mask & ~ignore) for mask in masks))
 
 
-class _Conversation:
-    """Clicks in, masks out; each answer is given back with the next click."""
+class _Clicker:
+    """Predicts from clicks, each time with the last result as mask prompt."""
 
     def __init__(self, image: EncodedImage) -> None:
         self._image = image
         self._last: Result | None = None
 
-    def answer(self, clicks: list[Click]) -> Mask:
+    def predict(self, clicks: list[Click]) -> Mask:
         self._last = self._image.predict(
             points=[click.point for click in clicks],
             labels=[click.label for click in clicks],

@@ -6,9 +6,9 @@
                       "segmentation": {"size": [480, 640], "counts": "..."},
                       "area": 5120, "bbox": [x, y, width, height], "score": 0.97}]}
 
-A segmentation is run-length encoded, which is exact, or, where asked, polygons. COCO polygons know
-no holes: a hole is joined to its outline by a slit. What COCO has no word for goes under names
-that pycocotools passes over: `score`, `stability_score`, `track_id`, `point_coords`.
+A segmentation is run-length encoded, which is exact, or, on request, polygons. COCO polygons have
+no holes: a hole is joined to its outline by a slit. What COCO does not define goes under keys that
+pycocotools ignores: `score`, `stability_score`, `track_id`, `point_coords`.
 """
 
 import os
@@ -26,11 +26,9 @@ from samgraph.formats.records import (
     take_size,
     write_json,
 )
-from samgraph.formats.segment import Segment, SegmentedImage, labels_of
+from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage, labels_of
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
-
-DEFAULT_LABEL = "object"
 
 
 def write_coco(
@@ -47,9 +45,9 @@ def write_coco(
 def coco_document(
     images: Iterable[SegmentedImage], *, polygons: bool = False, tolerance: float = 0.0
 ) -> dict[str, Any]:
-    """The same as a value, ready for `json.dumps`."""
+    """The annotation file as a value for `json.dumps`."""
     images = list(images)
-    category = {name: index for index, name in enumerate(labels_of(images, DEFAULT_LABEL), start=1)}
+    category = {name: index for index, name in enumerate(labels_of(images), start=1)}
     annotations: list[dict[str, Any]] = []
     for image_id, image in enumerate(images, start=1):
         for segment in image.segments:
@@ -97,7 +95,9 @@ def read_coco(path: str | os.PathLike[str]) -> list[SegmentedImage]:
         image = found[image_id]
         label = names.get(take(record, "category_id", int, where))
         image.segments.append(_segment(record, image.size_hw, label, where))
-    return [SegmentedImage(one.name, one.size_hw, tuple(one.segments)) for one in found.values()]
+    return [
+        SegmentedImage(item.name, item.size_hw, tuple(item.segments)) for item in found.values()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class _Found:
 
 
 def _described(segment: Segment, polygons: bool, tolerance: float) -> dict[str, Any]:
-    """What an annotation says of the segment itself."""
+    """The fields of an annotation that describe the segment."""
     left, top, width, height = run_lengths.to_bbox(segment.rle)
     shape: object = run_lengths.to_json(segment.rle)
     if polygons:
@@ -156,7 +156,7 @@ def _segment(
 
 
 def _point(value: object) -> tuple[float, float] | None:
-    """The first of a list of points, as SAM's automatic masks keep theirs."""
+    """The first of a list of points, the layout of SAM's automatic masks."""
     match value:
         case [[int() | float() as x, int() | float() as y], *_]:
             return float(x), float(y)

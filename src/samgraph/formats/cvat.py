@@ -8,8 +8,8 @@
       </image>
     </annotations>
 
-The runs are those of the crop within the box, row by row, beginning with background. (CVAT's own
-interface says `left, top, right, bottom` with the last pixel included; `cvat_points` gives that.)
+The runs cover the crop within the box, row by row, background first. (CVAT's API has `left, top,
+right, bottom` with the last pixel included; `cvat_points` gives that.)
 """
 
 import os
@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from samgraph.errors import ImageError
 from samgraph.formats.records import corners, read_text
-from samgraph.formats.segment import Segment, SegmentedImage
+from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage
 from samgraph.media.files import write_atomically
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
-DEFAULT_LABEL = "object"
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -39,6 +38,13 @@ def write_cvat(
     tolerance: float = 0.0,
 ) -> None:
     """Write one annotation file for all the images."""
+    write_atomically(path, cvat_document(images, polygons=polygons, tolerance=tolerance))
+
+
+def cvat_document(
+    images: Iterable[SegmentedImage], *, polygons: bool = False, tolerance: float = 0.0
+) -> bytes:
+    """The annotation file as UTF-8 XML."""
     root = ElementTree.Element("annotations")
     ElementTree.SubElement(root, "version").text = "1.1"
     for index, image in enumerate(images):
@@ -50,11 +56,12 @@ def write_cvat(
             if segment.area:
                 _add_shapes(element, segment, polygons, tolerance)
     ElementTree.indent(root)
-    write_atomically(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+    data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return data
 
 
 def read_cvat(path: str | os.PathLike[str]) -> list[SegmentedImage]:
-    """The masks and polygons of an annotation file; other shapes are passed over.
+    """The masks and polygons of an annotation file; other shapes are ignored.
 
     Raises:
         ImageError: The file is missing, is not CVAT's, or a shape in it is damaged.
@@ -75,7 +82,7 @@ def read_cvat(path: str | os.PathLike[str]) -> list[SegmentedImage]:
 
 
 def cvat_points(segment: Segment) -> list[int]:
-    """A mask as CVAT's interface takes it: the runs of the crop, then left, top, right, bottom."""
+    """A mask as CVAT's API takes it: the runs of the crop, then left, top, right, bottom."""
     left, top, width, height = run_lengths.to_bbox(segment.rle)
     runs = _row_runs(segment.mask[top : top + height, left : left + width])
     return [*runs, left, top, left + width - 1, top + height - 1]
@@ -99,7 +106,7 @@ def _add_shapes(
 
 
 def _row_runs(crop: NDArray[np.bool_]) -> list[int]:
-    """Runs row by row, beginning with background; the columns of the turned crop."""
+    """Runs row by row, background first: the column-wise runs of the transposed crop."""
     return run_lengths.uncompressed(run_lengths.encode(np.ascontiguousarray(crop.T)))["counts"]
 
 

@@ -1,7 +1,7 @@
-"""DAVIS and YouTube-VOS masks: a palette PNG for each frame, whose pixel values are object ids.
+"""DAVIS and YouTube-VOS masks: a palette PNG per frame, whose pixel values are object ids.
 
-Frame 12 of a video is `00012.png`; 0 is background. One pixel holds one object: where masks
-overlap, the lowest id is on top, as in the reference's own DAVIS output.
+Frame 12 of a video is `00012.png`; 0 is background. A pixel holds one object: where masks overlap,
+the lowest id is on top, as in the reference's DAVIS output.
 """
 
 import os
@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from samgraph.errors import ImageError
-from samgraph.formats.segment import Segment, SegmentedImage, file_stems, label_image
-from samgraph.media.drawing import palette_png
+from samgraph.formats.pictures import davis_bytes
+from samgraph.formats.segment import Segment, SegmentedImage, file_stems
 from samgraph.media.files import write_atomically
 from samgraph.media.image.reading import read_label_image
 
 
 def write_davis(folder: str | os.PathLike[str], frames: Iterable[SegmentedImage]) -> None:
-    """Write a palette PNG for each frame, named as the frame is."""
+    """Write a palette PNG per frame, named after the frame."""
     frames = list(frames)
     for stem, frame in zip(file_stems(frames), frames, strict=True):
         write_davis_frame(Path(folder) / f"{stem}.png", frame)
@@ -31,7 +31,7 @@ def write_davis_frame(path: str | os.PathLike[str], frame: SegmentedImage) -> No
     Raises:
         OutputError: The file cannot be written, or an object's id is not within 1 to 255.
     """
-    write_atomically(path, palette_png(label_image(frame)))
+    write_atomically(path, davis_bytes(frame))
 
 
 def read_davis_frame(path: str | os.PathLike[str]) -> SegmentedImage:
@@ -47,7 +47,7 @@ def read_davis_frame(path: str | os.PathLike[str]) -> SegmentedImage:
 
 
 def read_davis(folder: str | os.PathLike[str]) -> list[SegmentedImage]:
-    """Every frame in a folder, in the order of the numbers in their names.
+    """All frames in a folder, ordered by the numbers in their names.
 
     Raises:
         ImageError: There is no PNG in the folder, or one of them is damaged.

@@ -1,14 +1,14 @@
 """Label Studio tasks: JSON with brush masks or polygons, as predictions to be corrected.
 
-A brush mask is packed by thi.ng's `rle-pack`, over the image as RGBA, row by row, with the same
-value in all four channels:
+A brush mask is packed by thi.ng's `rle-pack`: the mask as RGBA, row by row, with the same value in
+all four channels:
 
     32 bits  how many values        5 bits  bits in a value, less 1      4 x 4 bits  sizes, less 1
     then for each run: 1 bit "repeat", 2 bits which size, that many bits of length less 1, the value
-    (or, where "repeat" is 0, so many values one after another)
+    (or, where "repeat" is 0, that many values in sequence)
 
 Polygon corners are in percent of the image's width and height; a polygon is one ring, so parts and
-holes are chained by slits of no width.
+holes are joined by slits of zero width.
 """
 
 import os
@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from samgraph.errors import ImageError
 from samgraph.formats.records import corners, read_json, take, take_number, take_size, write_json
-from samgraph.formats.segment import Segment, SegmentedImage
+from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
 SIZES = (3, 4, 8, 16)
 WORD = 8
 CHANNELS = 4
-DEFAULT_LABEL = "object"
 
 
 def write_label_studio(
@@ -37,8 +36,15 @@ def write_label_studio(
     polygons: bool = False,
     tolerance: float = 0.0,
 ) -> None:
-    """Write a file of tasks to import, one for each image, with the segments as predictions."""
-    tasks = [
+    """Write a file of tasks to import, one per image, with the segments as predictions."""
+    write_json(path, label_studio_document(images, polygons=polygons, tolerance=tolerance))
+
+
+def label_studio_document(
+    images: Iterable[SegmentedImage], *, polygons: bool = False, tolerance: float = 0.0
+) -> list[dict[str, Any]]:
+    """The tasks as a value for `json.dumps`."""
+    return [
         {
             "data": {"image": image.name},
             "predictions": [
@@ -50,7 +56,6 @@ def write_label_studio(
         }
         for image in images
     ]
-    write_json(path, tasks)
 
 
 def label_studio_result(
@@ -86,7 +91,7 @@ def label_studio_result(
 def read_label_studio(path: str | os.PathLike[str]) -> list[SegmentedImage]:
     """The brush masks and polygons of exported tasks: annotations, or else predictions.
 
-    The file tells the size of an image with each region only: one without has the size (0, 0).
+    The file gives an image's size only with its regions: without regions it is (0, 0).
 
     Raises:
         ImageError: The file is missing, is not Label Studio's, or a region in it is damaged.
@@ -100,11 +105,13 @@ def read_label_studio(path: str | os.PathLike[str]) -> list[SegmentedImage]:
         rounds = "annotations" if task.get("annotations") else "predictions"
         regions = [
             region
-            for one in (take(task, rounds, list, where) if task.get(rounds) else [])
-            for region in take(one, "result", list, where)
+            for item in (take(task, rounds, list, where) if task.get(rounds) else [])
+            for region in take(item, "result", list, where)
             if isinstance(region, dict) and region.get("type") in ("brushlabels", "polygonlabels")
         ]
-        sizes = [take_size(one, "original_height", "original_width", where) for one in regions]
+        sizes = [
+            take_size(region, "original_height", "original_width", where) for region in regions
+        ]
         if len(set(sizes)) > 1:
             raise ImageError(f"{where} gives `{name}` two sizes", got=sorted(set(sizes)))
         segments = tuple(
@@ -115,7 +122,7 @@ def read_label_studio(path: str | os.PathLike[str]) -> list[SegmentedImage]:
 
 
 def encode_brush(mask: NDArray[np.bool_]) -> list[int]:
-    """A mask as the bytes of Label Studio's brush, each an int."""
+    """A mask as Label Studio's brush: a list of byte values."""
     flat = mask.ravel()
     edges = np.concatenate([[0], np.flatnonzero(flat[1:] != flat[:-1]) + 1, [flat.size]])
     bits = [f"{flat.size * CHANNELS:032b}{WORD - 1:05b}", *(f"{size - 1:04b}" for size in SIZES)]
@@ -143,7 +150,7 @@ def decode_brush(brush: Sequence[int], size_hw: tuple[int, int]) -> NDArray[np.b
 
 
 def _run_bits(length: int, value: int) -> Iterator[str]:
-    """One run, or several where it is longer than a run can be."""
+    """The bits of a run, split where it is longer than the largest size allows."""
     while length > 0:
         step = min(length, 1 << SIZES[-1])
         which = next(index for index, size in enumerate(SIZES) if step <= 1 << size)
@@ -152,16 +159,16 @@ def _run_bits(length: int, value: int) -> Iterator[str]:
 
 
 def _unpacked(data: bytes, expected: int) -> Iterator[tuple[int, int, int]]:
-    """The runs of a packed brush: first value, one past the last, and what they are."""
+    """The runs of a packed brush: start, stop, value."""
     bits = "".join(f"{byte:08b}" for byte in data)
-    place = 0
+    position = 0
 
     def number(width: int) -> int:
-        nonlocal place
-        place += width
-        if place > len(bits):
+        nonlocal position
+        position += width
+        if position > len(bits):
             raise ImageError("a brush mask stops in the middle")
-        return int(bits[place - width : place], 2)
+        return int(bits[position - width : position], 2)
 
     count, word = number(32), number(5) + 1
     sizes = [number(4) + 1 for _ in range(4)]
@@ -187,7 +194,8 @@ def _brush(segment: Segment) -> dict[str, Any]:
 
 def _percent_ring(segment: Segment, tolerance: float) -> dict[str, Any]:
     height, width = segment.size_hw
-    rings = [ring for one in mask_to_polygons(segment.mask, tolerance) for ring in one.rings]
+    outlines = mask_to_polygons(segment.mask, tolerance)
+    rings = [ring for outline in outlines for ring in outline.rings]
     ring = join_rings(rings) * np.array([100 / width, 100 / height])
     return {"points": ring.tolist(), "closed": True}
 

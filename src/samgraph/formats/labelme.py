@@ -1,8 +1,8 @@
 """labelme annotations: one JSON file beside each image.
 
-A shape of type `mask` has two points, the first and the last pixel of its box (both within it), and
+A shape of type `mask` has two points, the first and the last pixel of its box (both inside), and
 the crop between them as a base64 PNG of 0 and 1. A polygon has its corners. Shapes of one object
-share a `group_id`; the parts of a polygon in several pieces are told apart by nothing else.
+share a `group_id`, which is the only link between the polygons of an object in several parts.
 """
 
 import base64
@@ -25,13 +25,12 @@ from samgraph.formats.records import (
     take_size,
     write_json,
 )
-from samgraph.formats.segment import Segment, SegmentedImage, file_stems
+from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage, file_stems
 from samgraph.media.image.reading import encode_image, read_label_image
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
 VERSION = "5.5.0"
-DEFAULT_LABEL = "object"
 
 
 def write_labelme(
@@ -41,7 +40,7 @@ def write_labelme(
     polygons: bool = False,
     tolerance: float = 0.0,
 ) -> None:
-    """Write a JSON file for each image, named as the image is."""
+    """Write a JSON file per image, named after the image."""
     images = list(images)
     for stem, image in zip(file_stems(images), images, strict=True):
         document = labelme_document(image, polygons=polygons, tolerance=tolerance)
@@ -51,7 +50,7 @@ def write_labelme(
 def labelme_document(
     image: SegmentedImage, *, polygons: bool = False, tolerance: float = 0.0
 ) -> dict[str, Any]:
-    """The content of one file. The image itself is named in it, not embedded."""
+    """One file as a value for `json.dumps`; it names the image and does not embed it."""
     shapes = []
     unused = 1 + max((segment.object_id or 0 for segment in image.segments), default=0)
     for index, segment in enumerate(image.segments):
@@ -76,7 +75,7 @@ def labelme_document(
 def read_labelme(path: str | os.PathLike[str]) -> SegmentedImage:
     """The masks and polygons of one file; shapes of one label and group are one segment.
 
-    Other shapes (circles, lines, points) are passed over.
+    Other shapes (circles, lines, points) are ignored.
 
     Raises:
         ImageError: The file is missing, is not labelme's, or a shape in it is damaged.
@@ -144,7 +143,7 @@ def _read_shape(
     text = take(shape, "mask", str, where)
     try:
         data = base64.b64decode(text, validate=True)
-        left, top = (int(min(place)) for place in zip(*points, strict=True))
+        left, top = (int(min(axis)) for axis in zip(*points, strict=True))
     except (binascii.Error, TypeError, ValueError, OverflowError) as error:
         raise ImageError(f"{where} has a damaged mask") from error
     crop = read_label_image(data, max_pixels=run_lengths.MAX_PIXELS) > 0

@@ -1,4 +1,4 @@
-"""Outlines as plain JSON, for programs that want polygons with their holes and nothing else.
+"""Outlines as plain JSON: polygons with their holes, and nothing else.
 
 [{"image": "cat.jpg", "height": 480, "width": 640,
   "masks": [{"score": 0.97, "label": "cat",
@@ -24,7 +24,7 @@ def write_outlines(
 def outlines_document(
     images: Iterable[SegmentedImage], *, tolerance: float = 0.0
 ) -> list[dict[str, Any]]:
-    """The same as a value, ready for `json.dumps`."""
+    """The file as a value for `json.dumps`."""
     return [
         {
             "image": image.name,

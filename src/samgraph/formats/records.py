@@ -1,4 +1,4 @@
-"""Reading other programs' files: JSON and text in, with every surprise one clear error."""
+"""Reading other programs' files: JSON and text, every fault one clear error."""
 
 import json
 import math

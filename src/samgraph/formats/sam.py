@@ -1,12 +1,12 @@
-"""The list of dicts that SAM's automatic mask generator returns, which many tools take as it is.
+"""The list of dicts that SAM's automatic mask generator returns, which many tools read.
 
 segmentation      bool [H, W], or run-length encoded
 area              pixels
 bbox              [x, y, width, height] from the first pixel to the last: one less than COCO's
-predicted_iou     the model's own estimate
-point_coords      [[x, y]], the point it was asked about
-stability_score   how little the mask changes with its threshold
-crop_box          [x, y, width, height] of the part of the image it was looked for in
+predicted_iou     the model's own estimate of the mask's IoU
+point_coords      [[x, y]], the point that prompted it
+stability_score   IoU of the mask at a higher and at a lower threshold
+crop_box          [x, y, width, height] of the crop it was predicted in
 """
 
 import os
@@ -24,16 +24,16 @@ Mode = Literal["binary_mask", "uncompressed_rle", "coco_rle"]
 
 
 def to_sam_dicts(segments: Iterable[Segment], mode: Mode = "binary_mask") -> list[dict[str, Any]]:
-    """SAM's dicts; `mode` is the form of `segmentation`, by the reference's names."""
+    """SAM's dicts; `mode` is the encoding of `segmentation`, by the reference's names."""
     if mode not in ("binary_mask", "uncompressed_rle", "coco_rle"):
         raise OptionError(
-            "unknown form of mask", got=mode, expected="binary_mask, uncompressed_rle or coco_rle"
+            "unknown mask encoding", got=mode, expected="binary_mask, uncompressed_rle or coco_rle"
         )
     return [_to_dict(segment, mode) for segment in segments]
 
 
 def from_sam_dicts(dicts: Sequence[Mapping[str, Any]]) -> list[Segment]:
-    """Segments from SAM's dicts, in any of the three forms.
+    """Segments from SAM's dicts, in any of the three encodings.
 
     Raises:
         ImageError: A dict has no usable `segmentation`.
@@ -42,8 +42,13 @@ def from_sam_dicts(dicts: Sequence[Mapping[str, Any]]) -> list[Segment]:
 
 
 def write_sam(path: str | os.PathLike[str], images: Iterable[SegmentedImage]) -> None:
-    """Write JSON: for each image its name, size and SAM's dicts with COCO run lengths."""
-    document = [
+    """Write one JSON file for all images."""
+    write_json(path, sam_document(images))
+
+
+def sam_document(images: Iterable[SegmentedImage]) -> list[dict[str, Any]]:
+    """For `json.dumps`: the name, size and SAM's dicts (COCO RLE) of each image."""
+    return [
         {
             "image": image.name,
             "height": image.size_hw[0],
@@ -52,7 +57,6 @@ def write_sam(path: str | os.PathLike[str], images: Iterable[SegmentedImage]) ->
         }
         for image in images
     ]
-    write_json(path, document)
 
 
 def _to_dict(segment: Segment, mode: Mode) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What all the formats have in common: one segment, and one image with its segments."""
+"""What all formats have in common: a segment, and an image with its segments."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 import numpy as np
@@ -9,19 +9,21 @@ from numpy.typing import NDArray
 
 from samgraph.errors import OutputError
 from samgraph.media.drawing import label_map
+from samgraph.media.image.reading import Rgb
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.rle import Rle
 
 Box = tuple[float, float, float, float]
 
+DEFAULT_LABEL = "object"
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One mask and what is known of it; kept run-length encoded, about a thousandth of its size.
+    """A mask with its scores, run-length encoded: about a thousandth of its size.
 
-    The box and the area follow from the mask. `score` is the model's estimate of the mask's
-    quality, `object_id` the number of a tracked object, `point_xy` the click it came from, and
-    `crop_xyxy` the part of the image it was looked for in.
+    `score` is the predicted IoU, `object_id` the number of a tracked object, `point_xy` the click
+    it was predicted from, `crop_xyxy` the crop of the image it was predicted in.
     """
 
     rle: Rle = field(repr=False)
@@ -33,7 +35,7 @@ class Segment:
     crop_xyxy: Box | None = None
 
     def __post_init__(self) -> None:
-        # Numbers of numpy cannot be written as JSON.
+        # numpy scalars cannot be written as JSON.
         for name, kind in (("score", float), ("stability", float), ("object_id", int)):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else kind(value))
@@ -52,12 +54,12 @@ class Segment:
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """The mask, bool [H, W], decoded anew each time."""
+        """The mask, bool [H, W], decoded on each access."""
         return run_lengths.decode(self.rle)
 
     @property
     def size_hw(self) -> tuple[int, int]:
-        """Height and width of the image the mask belongs to."""
+        """Height and width of the image."""
         height, width = self.rle["size"]
         return height, width
 
@@ -68,28 +70,50 @@ class Segment:
 
     @property
     def box_xyxy(self) -> Box:
-        """The tight box; right and bottom are the far edges of the last pixels."""
+        """The tight box; right and bottom are exclusive."""
         left, top, width, height = run_lengths.to_bbox(self.rle)
         return left, top, left + width, top + height
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentedImage:
-    """An image, by name and size, and the segments found in it."""
+    """The segments of an image, with its name and size, and its pixels where they are known."""
 
     name: str
     size_hw: tuple[int, int]
     segments: tuple[Segment, ...] = ()
+    pixels: Rgb | None = field(default=None, repr=False, compare=False)
+
+    def need_pixels(self) -> Rgb:
+        """The pixels, uint8 [H, W, 3], for formats that show the image itself.
+
+        Raises:
+            OutputError: They are not known: the image was read from an embedding.
+        """
+        if self.pixels is None:
+            raise OutputError(
+                f"the pixels of `{self.name}` are not available",
+                got="an embedding",
+                hint="give both: `model.image(photo, embedding=saved)`",
+            )
+        return self.pixels
+
+    def labelled(self, label: str | None) -> "SegmentedImage":
+        """The same with every segment under one label; unchanged for None."""
+        if label is None:
+            return self
+        named = tuple(replace(segment, label=label) for segment in self.segments)
+        return replace(self, segments=named)
 
 
-def labels_of(images: Iterable[SegmentedImage], default: str = "object") -> list[str]:
-    """Every label in order of first use; segments without one count as `default`."""
+def labels_of(images: Iterable[SegmentedImage], default: str = DEFAULT_LABEL) -> list[str]:
+    """Every label in order of first use; a segment without a label counts as `default`."""
     found = {segment.label or default: None for image in images for segment in image.segments}
     return list(found)
 
 
 def label_image(image: SegmentedImage) -> NDArray[np.uint8]:
-    """One object id a pixel, uint8 [H, W]; segments without an id are numbered by position."""
+    """The object id at each pixel, uint8 [H, W]; segments without an id are numbered from 1."""
     ids = [
         index if segment.object_id is None else segment.object_id
         for index, segment in enumerate(image.segments, start=1)
@@ -98,7 +122,7 @@ def label_image(image: SegmentedImage) -> NDArray[np.uint8]:
 
 
 def file_stems(images: Iterable[SegmentedImage]) -> list[str]:
-    """A file name without suffix for each image: the last part of its name, all different.
+    """The file name without suffix of each image: the last part of its name, all different.
 
     Raises:
         OutputError: Two images would be written to the same file, or one has no name.

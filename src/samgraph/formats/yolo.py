@@ -1,9 +1,9 @@
-"""YOLO segmentation labels: a text file for each image, a line for each object.
+"""YOLO segmentation labels: a text file per image, a line per object.
 
     <class number> x1 y1 x2 y2 ...        each in 0..1 of the image's width and height
 
-A line is one ring: the parts and holes of an object are chained by slits of no width. The names of
-the classes are in `classes.txt`, one a line.
+A line is one ring: the parts and holes of an object are joined by slits of zero width. The class
+names are in `classes.txt`, one per line.
 """
 
 import os
@@ -14,12 +14,17 @@ import numpy as np
 
 from samgraph.errors import ImageError, OutputError
 from samgraph.formats.records import corners, read_text
-from samgraph.formats.segment import Segment, SegmentedImage, file_stems, labels_of
+from samgraph.formats.segment import (
+    DEFAULT_LABEL,
+    Segment,
+    SegmentedImage,
+    file_stems,
+    labels_of,
+)
 from samgraph.media.files import write_atomically
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
 
-DEFAULT_LABEL = "object"
 CLASS_FILE = "classes.txt"
 
 
@@ -30,24 +35,28 @@ def write_yolo(
     classes: Sequence[str] | None = None,
     tolerance: float = 0.0,
 ) -> None:
-    """Write a label file for each image, named as the image is, and the list of classes.
+    """Write a label file per image, named after the image, and the list of classes.
 
     Raises:
         OutputError: A file cannot be written, or a label is not among the given classes.
     """
     images = list(images)
-    names = list(classes) if classes is not None else labels_of(images, DEFAULT_LABEL)
+    names = list(classes) if classes is not None else labels_of(images)
     for stem, image in zip(file_stems(images), images, strict=True):
         lines = "".join(f"{line}\n" for line in yolo_lines(image, names, tolerance=tolerance))
         write_atomically(Path(folder) / f"{stem}.txt", lines.encode("ascii"))
-    listed = "".join(f"{' '.join(name.split())}\n" for name in names)
-    write_atomically(Path(folder) / CLASS_FILE, listed.encode("utf-8"))
+    write_classes(Path(folder) / CLASS_FILE, names)
+
+
+def write_classes(path: str | os.PathLike[str], names: Sequence[str]) -> None:
+    """Write the class names, one per line; the first is class 0."""
+    write_atomically(path, "".join(f"{' '.join(name.split())}\n" for name in names).encode())
 
 
 def yolo_lines(
     image: SegmentedImage, classes: Sequence[str], *, tolerance: float = 0.0
 ) -> list[str]:
-    """The lines of one label file; empty masks have none."""
+    """The lines of one label file; an empty mask has none."""
     height, width = image.size_hw
     number = {name: index for index, name in enumerate(classes)}
     lines = []
@@ -57,7 +66,8 @@ def yolo_lines(
             raise OutputError(
                 f"`{label}` is not one of the classes", expected=", ".join(classes)[:200]
             )
-        rings = [ring for one in mask_to_polygons(segment.mask, tolerance) for ring in one.rings]
+        outlines = mask_to_polygons(segment.mask, tolerance)
+        rings = [ring for outline in outlines for ring in outline.rings]
         if rings:
             shares = (join_rings(rings) / (width, height)).ravel()
             lines.append(" ".join([str(number[label]), *(f"{share:.6g}" for share in shares)]))

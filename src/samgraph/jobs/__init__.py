@@ -1,1 +1,1 @@
-"""Long work that survives: journal, resume, limits."""
+"""Long-running work: journal, resume, limits, interruption; used by the command line and others."""

@@ -1,13 +1,11 @@
-"""Where `samgraph track` writes: a folder for one run, that can be taken up after anything.
+"""The folder of a tracking run, which can be resumed after any kind of stop.
 
     run.json             what the run is: video, prompts, model, options
-    frames.jsonl         one line a frame, appended when all else of the frame is on the disk
-    00000.png ...        masks, with --format davis or png
-    overlay.mp4          with --format overlay, made at the end
-    annotations.json     with --format coco, made at the end
-    .session.safetensors what tracking needs to go on; gone when the run is done
+    frames.jsonl         one line per frame, appended when the frame's other files are on the disk
+    .session.safetensors the tracking state to resume from; deleted when the run is done
 
-A frame counts as done when its line is whole. Nothing that is done is written again.
+The files of the formats are beside them (see `track_output.py`). A frame is done when its line is
+whole. Nothing that is done is written again.
 """
 
 import json
@@ -21,12 +19,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from samgraph.errors import OutputError
-from samgraph.formats.davis import write_davis_frame
 from samgraph.media.files import unwritable, write_atomically
-from samgraph.media.image.reading import write_png
 from samgraph.media.mask.rle import to_json
 from samgraph.media.video.source import Damage
-from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.result import FrameResult
 
 RUN, JOURNAL, SESSION, LOCK = "run.json", "frames.jsonl", ".session.safetensors", ".lock"
@@ -137,7 +132,7 @@ class RunFolder:
         self.path, self.session = folder, folder / SESSION
         self._described = described
         self._is_ours = not folder.exists()
-        _make(folder)
+        make_folder(folder)
         earlier = _read_run(folder)
         _check(folder, earlier, described, resume=resume)
         self._is_new = earlier is None
@@ -183,13 +178,13 @@ def frame_record(result: FrameResult, damage: Damage) -> dict[str, Any]:
     objects = []
     boxes, areas = result.boxes.tolist(), result.areas.tolist()
     numbers = zip(result.scores.tolist(), result.object_scores.tolist(), boxes, areas, strict=True)
-    for obj, rle, is_there, (iou, score, box, area) in zip(
+    for obj, rle, is_present, (iou, score, box, area) in zip(
         result.object_results, result.rles, result.present.tolist(), numbers, strict=True
     ):
         objects.append(
             {
                 "id": obj.name,
-                "present": is_there,
+                "present": is_present,
                 "prompted": obj.is_prompted,
                 "score": round(iou, 6),
                 "object_score": round(score, 6),
@@ -206,16 +201,12 @@ def frame_record(result: FrameResult, damage: Damage) -> dict[str, Any]:
     return record
 
 
-def write_masks(folder: Path, kind: str, result: FrameResult, numbers: dict[ObjectId, int]) -> None:
-    """The files of one frame, each whole or not at all."""
-    if kind == "davis":
-        write_davis_frame(folder / f"{result.index:05d}.png", result.segments(numbers))
-    elif kind == "png":
-        for name, mask in result:
-            write_png(folder / f"{result.index:05d}_{numbers[name]}.png", mask)
+def make_folder(folder: Path) -> Path:
+    """The folder, made if it does not exist.
 
-
-def _make(folder: Path) -> None:
+    Raises:
+        OutputError: It cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -224,6 +215,7 @@ def _make(folder: Path) -> None:
         raise OutputError(
             f"`{folder}` cannot be made", got=(error.strerror or str(error)).lower()
         ) from error
+    return folder
 
 
 def _read_run(folder: Path) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
-"""What `samgraph track --max-memory-mb` allows: how much is kept, and how many objects run at once.
+"""Limits of a run from `--max-memory-mb`: how many frames are kept, how many objects per batch.
 
-Counted is all that a run holds beside the model's weights and working memory: frames on their way
-in, encoded frames, and what is remembered of objects.
+Counted is what a run holds beside the model's weights and working memory: frames being prefetched,
+encoded frames, and the memories of objects.
 """
 
 from dataclasses import dataclass
@@ -13,57 +13,57 @@ from samgraph.media.video.prefetch import AHEAD
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.predict.video.feed import MEGABYTE
 
-# Frames that wait, one in the making, and the one that is tracked.
-ON_THE_WAY = AHEAD + 2
+# Frames in the queue, the frame being decoded, and the frame being tracked.
+FRAMES_IN_FLIGHT = AHEAD + 2
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a run is about: its model, frames, objects and prompts, in bytes where it says so."""
+    """The sizes of a run: its model, frames, objects and prompts; the properties are in bytes."""
 
     config: Sam2Config
     size_hw: tuple[int, int]
     objects: int
     prompts: int
-    is_wide: bool  # memory in float32
+    is_fp32: bool  # memories in float32
     at_once: int = 4  # objects that are worth running together
 
     @property
     def decoded(self) -> int:
-        """Bytes of a frame as it was read."""
+        """A decoded frame."""
         return 3 * self.size_hw[0] * self.size_hw[1]
 
     @property
     def waiting(self) -> int:
-        """Bytes of the frames on their way into the model."""
-        return ON_THE_WAY * (self.decoded + 3 * 4 * self.config.image_size**2)
+        """The frames between decoder and model."""
+        return FRAMES_IN_FLIGHT * (self.decoded + 3 * 4 * self.config.image_size**2)
 
     @property
     def encoded(self) -> int:
-        """Bytes of an encoded frame."""
+        """An encoded frame."""
         config = self.config
         fine = config.mask_size**2 * config.channels * 3 // 16
         return 4 * (config.grid**2 * config.channels + fine)
 
     @property
     def remembered(self) -> int:
-        """Bytes of memory: the window, what is kept around the start to turn back, and prompts."""
+        """Memories: the window, the same around the start to go back from, and prompted frames."""
         config = self.config
         masks = 2 * config.memory_frames * self.objects + self.prompts
-        return masks * config.grid**2 * config.memory_channels * (4 if self.is_wide else 2)
+        return masks * config.grid**2 * config.memory_channels * (4 if self.is_fp32 else 2)
 
     @property
     def working(self) -> int:
-        """Bytes of a layer of attention, for one object."""
+        """The largest activations of memory attention, per object."""
         config = self.config
         return 4 * config.grid**2 * (config.memory_feedforward + 4 * config.channels)
 
 
 def limits_within(megabytes: float, needs: Needs) -> dict[str, Any]:
-    """The options of `open_video` that keep a run within a size.
+    """The options of `open_video` that keep a run within `megabytes`.
 
     Raises:
-        CapacityError: What has to be kept does not fit.
+        CapacityError: The least a run must hold does not fit.
     """
     least = needs.remembered + needs.waiting + 2 * needs.encoded + FEWEST_KEPT * needs.decoded
     spare = megabytes * MEGABYTE - least

@@ -1,30 +1,29 @@
-"""A run of `samgraph track`: from its plan to files, from the start or from where it stopped."""
+"""A tracking run: from a job to files, from the start or from where an earlier run stopped."""
 
 import hashlib
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from samgraph.errors import CheckpointError, OptionError
-from samgraph.jobs.endings import write_coco_file, write_overlay
-from samgraph.jobs.journal import Journal, RunFolder, frame_record, write_masks
+from samgraph.formats.table import WriteOptions, find_format
+from samgraph.jobs.interruption import interrupt_on_terminate
+from samgraph.jobs.journal import Journal, RunFolder, frame_record
 from samgraph.jobs.limits import Needs, limits_within
-from samgraph.jobs.progress import Progress
-from samgraph.jobs.prompts import Given
+from samgraph.jobs.prompts import Prompts
+from samgraph.jobs.track_output import TrackOutput
 from samgraph.media.video.frames import open_frames
 from samgraph.media.video.source import OnDamage
 from samgraph.predict.features import fingerprint
 from samgraph.predict.model import Model
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.video import Video
+from samgraph.progress import Progress, ShowProgress
 
-FORMATS = ("davis", "png", "overlay", "coco", "jsonl")
 SESSION_SECONDS = 20.0
 SAMPLE_BYTES = 1 << 16
 DEFAULT_CACHE_MB = 64.0
@@ -32,32 +31,96 @@ PALETTE_SIZE = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What decides the results of a run."""
+class FrameRange:
+    """Which frames are tracked, in which order.
+
+    Args:
+        start: The first frame; the first prompted frame if omitted (the last, in reverse).
+        end: The last frame, included; that of the video if omitted (frame 0, in reverse).
+        reverse: Towards frame 0.
+        both: Forward from `start` to `end`, then back from `start` to frame 0.
+    """
+
+    start: int | None = None
+    end: int | None = None
+    reverse: bool = False
+    both: bool = False
+
+    def __post_init__(self) -> None:
+        if self.both and self.reverse:
+            raise OptionError("`both` has both directions", got="`reverse` as well")
+
+    def frames(self, prompted: Iterable[int], length: int) -> list[int]:
+        """The frame indices in tracking order, for a video of `length` frames."""
+        first = self.start
+        if first is None:
+            first = max(prompted) if self.reverse else min(prompted)
+        last = self.end if self.end is not None else (0 if self.reverse else length - 1)
+        if self.reverse:
+            return list(range(first, last - 1, -1))
+        forward = range(first, min(last, length - 1) + 1)
+        return [*forward, *range(first - 1, -1, -1)] if self.both else list(forward)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingOptions:
+    """How a video is read and tracked; see `open_video`."""
+
+    on_damage: OnDamage = "error"
+    memory_precision: str = "bf16"
+    fill_holes: int = 0
+    overlaps: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TrackJob:
+    """Everything that decides the results of a run.
+
+    Args:
+        video: A video file or a folder of images.
+        prompts: By object and frame index.
+        out: The folder of the run.
+        formats: Names of the table in `samgraph.formats`.
+        frame_range: Which frames are tracked, in which order.
+        tracking: How.
+        write: What the formats leave open.
+    """
 
     video: str
-    prompts: dict[tuple[ObjectId, int], Given]
+    prompts: Prompts
     out: Path
-    kind: str
-    start: int | None
-    end: int | None
-    reverse: bool
-    both: bool
-    on_damage: OnDamage
-    memory_precision: str
-    fill_holes: int
-    overlaps: bool
+    formats: tuple[str, ...] = ("davis",)
+    frame_range: FrameRange = field(default_factory=FrameRange)
+    tracking: TrackingOptions = field(default_factory=TrackingOptions)
+    write: WriteOptions = field(default_factory=WriteOptions)
+
+    def __post_init__(self) -> None:
+        for format_name in self.formats:
+            find_format(format_name)
+        for name, number in self.numbers.items() if "davis" in self.formats else ():
+            if not 1 <= number <= PALETTE_SIZE:
+                raise OptionError(
+                    f"object `{name}` does not fit in a palette image",
+                    expected=f"a number from 1 to {PALETTE_SIZE}, or a text",
+                    hint="give it another id, or choose another --format",
+                )
 
     @property
     def numbers(self) -> dict[ObjectId, int]:
-        """The number each object has in images: its own, or for a text the next one free."""
+        """The number of each object in images: its id, or for a text the next free number."""
         names = dict.fromkeys(name for name, _ in self.prompts)
         numbers = {name: name for name in names if isinstance(name, int)}
         free = (n for n in range(1, len(names) + PALETTE_SIZE) if n not in numbers.values())
         return {name: name if isinstance(name, int) else next(free) for name in names}
 
-    def described(self, model: Model, video: Video, precision: str) -> dict[str, Any]:
-        """What tells this run from others, for `run.json`."""
+    def frames(self, video: Video) -> list[int]:
+        """The frames of the run, in tracking order."""
+        return self.frame_range.frames(
+            (frame for _, frame in self.prompts), video.source.length or 0
+        )
+
+    def described(self, model: Model, video: Video) -> dict[str, Any]:
+        """What distinguishes this run from others, for `run.json`."""
         at_once = video.at_once
         return {
             "video": {
@@ -69,158 +132,152 @@ class Plan:
             "model": {
                 "name": model.config.name,
                 "weights": fingerprint(model.core),
-                "precision": precision,
+                "precision": model.core.session.options.precision,
             },
-            "format": self.kind,
+            "formats": list(self.formats),
             "objects": {str(name): number for name, number in self.numbers.items()},
             "prompts": [
-                {"object": name, "frame": frame, **given.described()}
-                for (name, frame), given in self.prompts.items()
+                {"object": name, "frame": frame, **prompt.described()}
+                for (name, frame), prompt in self.prompts.items()
             ],
-            "frames": {
-                "start": self.start,
-                "end": self.end,
-                "reverse": self.reverse,
-                "both": self.both,
-            },
+            "frames": asdict(self.frame_range),
             "options": {
-                "on_damage": self.on_damage,
-                "memory_precision": self.memory_precision,
-                "fill_holes": self.fill_holes,
-                "overlaps": self.overlaps,
+                **asdict(self.tracking),
                 "objects_at_once": min(at_once, len(self.numbers)),
             },
+            "write": asdict(self.write),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunOptions:
+    """How a job is run; the results do not depend on it.
+
+    Args:
+        resume: Continue the run in the job's folder, if there is one.
+        max_memory_mb: The most memory for frames and objects, beside the model.
+        progress: See `samgraph.progress`.
+    """
+
+    resume: bool = False
+    max_memory_mb: float | None = None
+    progress: ShowProgress = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrackReport:
     """How a run ended: frames written, skipped and attempted, and what was damaged."""
 
     written: int
     skipped: int
     attempted: int
     damage: str | None
-    rate: float | None  # frames per second of this run; None where nothing was left to do
+    rate: float | None  # frames per second of this run; None where all frames were done before
 
 
-def run_plan(
-    plan: Plan,
-    load: Callable[[], Model],
-    *,
-    precision: str,
-    resume: bool,
-    max_memory_mb: float | None,
-    quiet: bool,
-) -> Report:
+def run_track(job: TrackJob, load: Callable[[], Model], options: RunOptions) -> TrackReport:
     """Track and write, from the start or from where an earlier run stopped.
 
-    The model is loaded after the plan was checked.
+    Raises:
+        OutputError: The folder belongs to another run, or cannot be written.
+        CapacityError: The objects do not fit in the memory allowed.
     """
-    if plan.both and plan.reverse:
-        raise OptionError("--both has both directions", got="--reverse as well")
-    for name, number in plan.numbers.items() if plan.kind == "davis" else ():
-        if not 1 <= number <= PALETTE_SIZE:
-            raise OptionError(
-                f"object `{name}` has no place in a palette image",
-                expected=f"a number from 1 to {PALETTE_SIZE}, or a text",
-                hint="give it another one, or choose another --format",
-            )
     model = load()
     limits: dict[str, Any] = {"cache_mb": DEFAULT_CACHE_MB}
-    if max_memory_mb is not None:
-        limits = limits_within(max_memory_mb, _needs(model, plan))
-    with _opened(model, plan, limits) as video, _stopping_on_terminate():
-        described = plan.described(model, video, precision)
-        folder = RunFolder(plan.out, described, resume=resume)
+    if options.max_memory_mb is not None:
+        limits = limits_within(options.max_memory_mb, _needs(model, job))
+    with _opened(model, job, limits) as video, interrupt_on_terminate():
+        folder = RunFolder(job.out, job.described(model, video), resume=options.resume)
         progress = Progress(
-            len(_frames(plan, video)), done=len(folder.journal.frames), is_quiet=quiet
+            len(job.frames(video)),
+            "frames",
+            done=len(folder.journal.frames),
+            show=options.progress,
         )
+        formats = [find_format(name) for name in job.formats]
+        output = TrackOutput(job.out, formats, job.numbers, job.write)
         try:
             if folder.ending is None:
-                position = _prepared(video, plan, folder, resume=resume)
-                _track(video, plan, folder, position, progress)
-                _write_endings(video, plan, folder)
-                folder.finish(_ending(video, plan, folder.journal))
+                position = _prepared(video, job, folder, resume=options.resume)
+                _track(video, job, folder, output, position, progress)
+                output.finish(folder.journal, video.source)
+                folder.finish(_ending(video, job, folder.journal))
             rate = progress.rate if progress.fresh else None
-            return Report(**(folder.ending or {}), rate=rate)
+            return TrackReport(**(folder.ending or {}), rate=rate)
         finally:
+            output.close()
             folder.close()
 
 
-def _prepared(video: Video, plan: Plan, folder: RunFolder, *, resume: bool) -> int | None:
-    """Have the objects in the video; returns the frame to go on from, None for the start."""
+def _prepared(video: Video, job: TrackJob, folder: RunFolder, *, resume: bool) -> int | None:
+    """Add the objects to the video; returns the frame to resume from, None for the start."""
     if resume and folder.session.exists():
         from samgraph.predict.video.sessions import restore_video
 
-        with suppress(CheckpointError):  # then the run is done again from its start
+        with suppress(CheckpointError):  # then tracking starts over; done frames stay
             restore_video(video, folder.session)
             return video.position
-    for (name, frame), given in plan.prompts.items():
-        video.add(frame=frame, object=name, **given.arguments())
+    for (name, frame), prompt in job.prompts.items():
+        video.add(frame=frame, object=name, **prompt.arguments())
     return None
 
 
 def _track(
-    video: Video, plan: Plan, folder: RunFolder, position: int | None, progress: Progress
+    video: Video,
+    job: TrackJob,
+    folder: RunFolder,
+    output: TrackOutput,
+    position: int | None,
+    progress: Progress,
 ) -> None:
-    """Every frame: its files, then its line; now and then all that is needed to go on."""
+    """Every frame: its files, then its line; every 20 seconds the state to resume from."""
     saved = time.monotonic()
     try:
-        for result in _results(video, plan, position):
-            if result.index not in folder.journal.frames:
-                write_masks(plan.out, plan.kind, result, plan.numbers)
-                folder.journal.append(frame_record(result, video.damage))
-                progress.step()
-            if time.monotonic() - saved >= SESSION_SECONDS:
-                folder.journal.sync()
-                video.save(folder.session)
-                saved = time.monotonic()
+        with progress:
+            for result in _results(video, job, position, images=output.needs_pixels):
+                if result.index not in folder.journal.frames:
+                    output.write_frame(result)
+                    folder.journal.append(frame_record(result, video.damage))
+                    progress.advance()
+                if time.monotonic() - saved >= SESSION_SECONDS:
+                    folder.journal.sync()
+                    video.save(folder.session)
+                    saved = time.monotonic()
     except KeyboardInterrupt:
         folder.journal.sync()
         video.save(folder.session)
         raise
-    finally:
-        progress.finish()
     folder.journal.sync()
 
 
-def _results(video: Video, plan: Plan, position: int | None) -> Iterator[Any]:
-    """The frames of the plan that are left."""
+def _results(video: Video, job: TrackJob, position: int | None, *, images: bool) -> Iterator[Any]:
+    """The results of the frames that are left."""
     if position is None:
-        return video.track(start=plan.start, end=plan.end, reverse=plan.reverse, both=plan.both)
-    return _left(video, plan, position)
+        return video.track(**asdict(job.frame_range), images=images)
+    return _left(video, job, position, images)
 
 
-def _left(video: Video, plan: Plan, position: int) -> Iterator[Any]:
-    """What is left of the plan, where a saved session stopped."""
-    frames = _frames(plan, video)
+def _left(video: Video, job: TrackJob, position: int, images: bool) -> Iterator[Any]:
+    """The results of the frames after a saved session's position."""
+    frames = job.frames(video)
     first, forward = frames[0], [frame for frame in frames if frame >= frames[0]]
-    if plan.reverse:
+    if job.frame_range.reverse:
         if position >= frames[-1]:
-            yield from video.track(start=position, end=frames[-1], reverse=True)
+            yield from video.track(start=position, end=frames[-1], reverse=True, images=images)
         return
     if not video.is_going_back and position <= forward[-1]:
-        yield from video.track(start=position, end=forward[-1])
+        yield from video.track(start=position, end=forward[-1], images=images)
     begin = position if video.is_going_back else first - 1
-    if plan.both and begin >= 0:
-        yield from video.track(start=begin, end=0, reverse=True)
+    if job.frame_range.both and begin >= 0:
+        yield from video.track(start=begin, end=0, reverse=True, images=images)
 
 
-def _write_endings(video: Video, plan: Plan, folder: RunFolder) -> None:
-    """The files that hold all frames, made of the journal."""
-    if plan.kind == "coco":
-        write_coco_file(folder, video.size_hw, plan.numbers)
-    elif plan.kind == "overlay":
-        write_overlay(folder, video.source, plan.numbers)
+def _ending(video: Video, job: TrackJob, journal: Journal) -> dict[str, Any]:
+    """How the run ended, for `run.json`; every frame is accounted for.
 
-
-def _ending(video: Video, plan: Plan, journal: Journal) -> dict[str, Any]:
-    """How the run went, for `run.json`: every frame is accounted for.
-
-    Told by the journal, so that it is the same however often the run was stopped.
+    From the journal alone, so that it is the same however often the run was stopped.
     """
-    missing = [frame for frame in _frames(plan, video) if frame not in journal.frames]
+    missing = [frame for frame in job.frames(video) if frame not in journal.frames]
     damage = replace(
         video.damage,
         missing=tuple(missing),
@@ -235,61 +292,20 @@ def _ending(video: Video, plan: Plan, journal: Journal) -> dict[str, Any]:
     }
 
 
-def _opened(model: Model, plan: Plan, limits: dict[str, Any]) -> Video:
-    return model.video(
-        plan.video,
-        on_damage=plan.on_damage,
-        memory_precision=plan.memory_precision,
-        fill_holes=plan.fill_holes,
-        overlaps=plan.overlaps,
-        results_mb=0,
-        archive_mb=0,
-        **limits,
-    )
+def _opened(model: Model, job: TrackJob, limits: dict[str, Any]) -> Video:
+    return model.video(job.video, **asdict(job.tracking), results_mb=0, archive_mb=0, **limits)
 
 
-def _needs(model: Model, plan: Plan) -> Needs:
-    with open_frames(plan.video, on_damage=plan.on_damage, cache_frames=1) as source:
+def _needs(model: Model, job: TrackJob) -> Needs:
+    with open_frames(job.video, on_damage=job.tracking.on_damage, cache_frames=1) as source:
         size_hw = source.size_hw
-    is_wide = plan.memory_precision == "fp32"
+    is_fp32 = job.tracking.memory_precision == "fp32"
     at_once = model.core.session.objects_at_once
-    return Needs(model.config, size_hw, len(plan.numbers), len(plan.prompts), is_wide, at_once)
-
-
-def _frames(plan: Plan, video: Video) -> list[int]:
-    """The frames of the run, in order."""
-    known = video.source.length or 0
-    prompted = [frame for _, frame in plan.prompts]
-    first = plan.start
-    if first is None:
-        first = max(prompted) if plan.reverse else min(prompted)
-    last = plan.end if plan.end is not None else (0 if plan.reverse else known - 1)
-    if plan.reverse:
-        return list(range(first, last - 1, -1))
-    forward = range(first, min(last, known - 1) + 1)
-    return [*forward, *range(first - 1, -1, -1)] if plan.both else list(forward)
-
-
-@contextmanager
-def _stopping_on_terminate() -> Iterator[None]:
-    """Take a request to end as an interruption, so that all is saved."""
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return Needs(model.config, size_hw, len(job.numbers), len(job.prompts), is_fp32, at_once)
 
 
 def _digest(path: str) -> str:
-    """Which video this is: its size, and some of its bytes; of a folder, names and sizes."""
+    """Which video this is: its size and some of its bytes; of a folder, names and sizes."""
     digest = hashlib.sha256()
     if os.path.isdir(path):
         for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
@@ -299,7 +315,7 @@ def _digest(path: str) -> str:
     with Path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         digest.update(str(size).encode())
-        for place in (0, size // 2, max(0, size - SAMPLE_BYTES)):
-            file.seek(place)
+        for offset in (0, size // 2, max(0, size - SAMPLE_BYTES)):
+            file.seek(offset)
             digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What people do with a model: prompt an image, segment everything, track through a video."""
+"""Prompting images, automatic masks, tracking through videos and streams."""
 
 from samgraph.predict.model import Model, load
 

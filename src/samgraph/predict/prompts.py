@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from samgraph.errors import PromptError
 from samgraph.models.family import ABSENT
-from samgraph.predict.mask_prompts import read_masks
+from samgraph.predict.image.mask_prompts import read_masks
 
 Floats: TypeAlias = NDArray[np.float32]
 Integers: TypeAlias = NDArray[np.int64]

@@ -20,7 +20,7 @@ class SplitGraph(CompiledGraph):
         self._staged = _Stages(source, self.stages)
         super().__init__(source, self._staged, session)
 
-    def run(  # type: ignore[override]  # no input is called `keep`
+    def run(
         self, inputs: Mapping[str, Any] | None = None, /, *, keep: bool = False, **named: Any
     ) -> dict[str, Any]:
         """Named inputs to named outputs; with `keep`, also every value between stages, by mark."""

@@ -1,5 +1,7 @@
 """MedSAM 2: the tensors of SAM 2.1 tiny at 512 pixels, chosen by name."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def test_keys_are_rotated_in_its_own_grid() -> None:
 def test_weights_of_the_shapes_of_tiny_run(config: str | None) -> None:
     weights = known_weights(CONFIGS["sam2.1-tiny"], 5)
 
-    model = load_model(weights, config=config, device="cpu", options=OPTIONS)
+    model: Any = load_model(weights, config=config, device="cpu", options=OPTIONS)
 
     if config is None:  # nothing tells it from tiny
         assert model.config.name == "sam2.1-tiny"

@@ -1,4 +1,4 @@
-"""Automatic masks: the same every time, each with what is known of it, and cleaned if asked."""
+"""Automatic masks: deterministic, complete, and cleaned on request."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from samgraph.formats import read_coco
 from samgraph.media.mask import rle
 from samgraph.media.mask.geometry import drop_specks, fill_holes
 from samgraph.predict.everything.generate import Everything
-from samgraph.predict.everything.settings import EverythingSettings
+from samgraph.predict.everything.options import EverythingOptions
 from tests.predict.pictures import HEIGHT, WIDTH, encoded, model, picture
 
 # Random weights find the same large mask everywhere: let overlapping boxes stay.
@@ -33,33 +33,33 @@ def found() -> Everything:
     return model().everything(encoded(), **FEW)
 
 
-def test_every_mask_passed_every_test(found: Everything) -> None:
+def test_every_mask_passes_every_filter(found: Everything) -> None:
     assert len(found) > 3
     assert (found.scores > 0.5).all()
     assert (found.stability >= 0.5).all()
     assert (np.diff(found.scores) <= 0).all()
     assert found.masks.shape == (len(found), HEIGHT, WIDTH)
     assert np.array_equal(found.areas, found.masks.sum((1, 2)))
-    assert all(one.crop_xyxy == (0, 0, WIDTH, HEIGHT) for one in found)
+    assert all(segment.crop_xyxy == (0, 0, WIDTH, HEIGHT) for segment in found)
     assert repr(found) == f"{len(found)} masks, 160x120, best {found.scores[0]:.2f}"
 
 
-def test_a_mask_is_what_its_point_gives(found: Everything) -> None:
+def test_a_mask_is_what_its_point_predicts(found: Everything) -> None:
     for segment in found:
         assert segment.score is not None
         result = encoded().predict(points=[segment.point_xy])
-        place = int(np.abs(result.scores - segment.score).argmin())
-        assert result.scores[place] == pytest.approx(segment.score, abs=1e-5)
-        assert (result.masks[place] != segment.mask).sum() <= 1
-        logits = result.full_logits()[place]
+        index = int(np.abs(result.scores - segment.score).argmin())
+        assert result.scores[index] == pytest.approx(segment.score, abs=1e-5)
+        assert (result.masks[index] != segment.mask).sum() <= 1
+        logits = result.full_logits()[index]
         expected = (logits > 1).sum() / (logits > -1).sum()
         assert segment.stability == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_same_comes_out_every_time(found: Everything) -> None:
+def test_the_result_is_deterministic_whatever_the_batch(found: Everything) -> None:
     again = model().everything(picture(), **FEW, points_per_batch=2)
 
-    assert [one.rle for one in again] == [one.rle for one in found]
+    assert [segment.rle for segment in again] == [segment.rle for segment in found]
     assert again.scores.tolist() == found.scores.tolist()
 
 
@@ -70,12 +70,12 @@ def test_overlapping_boxes_are_dropped(found: Everything) -> None:
     assert fewer[0].rle == found[0].rle
 
 
-def test_crops_see_more_and_keep_clear_of_their_edges() -> None:
-    settings = {**FEW, "crop_n_layers": 1, "points_per_side": 2, "stability_score_thresh": 0.0}
+def test_masks_of_crops_are_within_them_and_not_cut_by_their_edges() -> None:
+    options = {**FEW, "crop_n_layers": 1, "points_per_side": 2, "stability_score_thresh": 0.0}
 
-    found = model().everything(picture(), **settings, crop_nms_thresh=1.0)
+    found = model().everything(picture(), **options, crop_nms_thresh=1.0)
 
-    crops = {one.crop_xyxy for one in found}
+    crops = {segment.crop_xyxy for segment in found}
     assert (0, 0, WIDTH, HEIGHT) in crops
     for segment in found:
         assert segment.size_hw == (HEIGHT, WIDTH)
@@ -88,54 +88,58 @@ def test_crops_see_more_and_keep_clear_of_their_edges() -> None:
         assert right >= WIDTH - 20 or right - (x1 - 1) > 20
 
 
-def test_small_regions_are_really_cleaned_away(found: Everything) -> None:
+def test_small_regions_are_removed(found: Everything) -> None:
     clean = model().everything(encoded(), **FEW, min_mask_region_area=100)
 
-    before = {rle.encode(drop_specks(fill_holes(one.mask, 99), 99))["counts"] for one in found}
-    assert {one.rle["counts"] for one in clean} <= before
-    assert {one.rle["counts"] for one in clean} != {one.rle["counts"] for one in found}
+    before = {
+        rle.encode(drop_specks(fill_holes(segment.mask, 99), 99))["counts"] for segment in found
+    }
+    assert {segment.rle["counts"] for segment in clean} <= before
+    assert {segment.rle["counts"] for segment in clean} != {
+        segment.rle["counts"] for segment in found
+    }
     for segment in clean:
         mask = segment.mask
         assert np.array_equal(fill_holes(mask, 99), mask)
         assert np.array_equal(drop_specks(mask, 99), mask)
 
 
-def test_masks_can_be_given_back_to_the_model() -> None:
-    settings = {**FEW, "points_per_side": 2, "pred_iou_thresh": 0.0, "stability_score_thresh": 0}
+def test_masks_can_be_refined_as_mask_prompts() -> None:
+    options = {**FEW, "points_per_side": 2, "pred_iou_thresh": 0.0, "stability_score_thresh": 0}
 
-    refined = model().everything(encoded(), **settings, use_m2m=True)
+    refined = model().everything(encoded(), **options, use_m2m=True)
 
     assert len(refined) == 12
     first = encoded().predict(points=[refined[0].point_xy])
     again = [
-        encoded().predict(points=[refined[0].point_xy], mask=one.logits, multimask=False)
-        for one in first
+        encoded().predict(points=[refined[0].point_xy], mask=mask.logits, multimask=False)
+        for mask in first
     ]
-    assert min(abs(one.scores[0] - refined.scores[0]) for one in again) < 1e-4
+    assert min(abs(mask.scores[0] - refined.scores[0]) for mask in again) < 1e-4
 
 
-def test_one_mask_a_point_and_own_points() -> None:
+def test_one_mask_per_point_and_custom_points() -> None:
     grid = np.array([[0.25, 0.4], [0.7, 0.7]])
-    settings = {"pred_iou_thresh": 0, "stability_score_thresh": 0, "box_nms_thresh": 1.0}
+    options = {"pred_iou_thresh": 0, "stability_score_thresh": 0, "box_nms_thresh": 1.0}
 
     found = model().everything(
-        encoded(), point_grids=[grid], multimask=False, progress=False, **settings
+        encoded(), point_grids=[grid], multimask=False, progress=False, **options
     )
 
-    points = sorted(one.point_xy for one in found if one.point_xy)
+    points = sorted(segment.point_xy for segment in found if segment.point_xy)
     assert points == [(40, 48), (112, 84)]
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported_to_a_function() -> None:
     steps: list[tuple[int, int]] = []
-    settings = {**FEW, "points_per_batch": 4, "progress": lambda *step: steps.append(step)}
+    options = {**FEW, "points_per_batch": 4, "progress": lambda *step: steps.append(step)}
 
-    model().everything(encoded(), **settings)
+    model().everything(encoded(), **options)
 
     assert steps == [(4, 9), (8, 9), (9, 9)]
 
 
-def test_a_bar_is_drawn_on_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_to_standard_error_only(capfd: pytest.CaptureFixture[str]) -> None:
     model().everything(encoded(), **{**FEW, "points_per_side": 1, "progress": True})
 
     out, _ = capfd.readouterr()
@@ -149,17 +153,17 @@ def test_everything_is_saved_and_shown(found: Everything, tmp_path: Path) -> Non
     written = found[:2].save(tmp_path / "one.png", all=True)
 
     (image,) = read_coco(tmp_path / "masks.json")
-    assert [one.rle for one in image.segments] == [one.rle for one in found]
+    assert [segment.rle for segment in image.segments] == [segment.rle for segment in found]
     with Image.open(tmp_path / "labels.png") as labels:
         assert np.array_equal(np.asarray(labels), found.labels())
     assert [path.name for path in written] == ["one_1.png", "one_2.png"]
     assert found._repr_png_() is not None
 
 
-def test_the_form_of_masks_in_dicts_is_a_setting(found: Everything) -> None:
+def test_the_encoding_of_masks_in_dicts_is_an_option(found: Everything) -> None:
     assert found.to_sam_dicts()[0]["segmentation"].dtype == np.bool_
-    settings = {**FEW, "points_per_side": 1, "pred_iou_thresh": 0.0}
-    coded = model().everything(encoded(), **settings, output_mode="coco_rle")
+    options = {**FEW, "points_per_side": 1, "pred_iou_thresh": 0.0}
+    coded = model().everything(encoded(), **options, output_mode="coco_rle")
 
     assert isinstance(coded.to_sam_dicts()[0]["segmentation"]["counts"], str)
 
@@ -176,7 +180,7 @@ def test_nothing_found_is_an_empty_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("options", "message"),
     [
         ({"points_per_sid": 3}, "points_per_side"),
         ({"points_per_side": 0}, "`points_per_side` is a whole number from 1 up"),
@@ -198,16 +202,16 @@ def test_nothing_found_is_an_empty_list(tmp_path: Path) -> None:
         ({"output_mode": "png"}, "no output mode"),
     ],
 )
-def test_settings_without_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as caught:
-        model().everything(encoded(), **settings)
+        model().everything(encoded(), **options)
 
     assert message in str(caught.value)
 
 
-def test_settings_are_given_one_way() -> None:
-    with pytest.raises(OptionError, match="either `settings` or single ones"):
-        model().everything(encoded(), settings=EverythingSettings(), points_per_side=3)
+def test_options_are_given_one_way() -> None:
+    with pytest.raises(OptionError, match="either `options` or single options"):
+        model().everything(encoded(), options=EverythingOptions(), points_per_side=3)
     with pytest.raises(OptionError, match="too small for so many crops"):
         model().everything(picture()[:3, :3], crop_n_layers=4, crop_overlap_ratio=0.0)
 

@@ -1,4 +1,4 @@
-"""The parts of automatic masks: grids, crops, and looking at a mask where it may be."""
+"""The parts of automatic masks: grids, crops, and the filters of candidates."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,11 @@ from samgraph.media.mask import rle
 from samgraph.media.mask.geometry import stability_score
 from samgraph.predict.everything.candidates import candidates_of
 from samgraph.predict.everything.grids import Crop, crops_of, layer_grids, point_grid
-from samgraph.predict.everything.settings import EverythingSettings
-from samgraph.predict.image.decoding import Answers
+from samgraph.predict.everything.options import EverythingOptions
+from samgraph.predict.image.decoding import MaskPredictions
 
 
-def test_points_lie_in_the_middle_of_their_cells() -> None:
+def test_points_are_the_centres_of_their_cells() -> None:
     assert point_grid(2).tolist() == [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]]
     assert [len(grid) for grid in layer_grids(32, 2, 2)] == [1024, 256, 64]
 
@@ -33,7 +33,7 @@ def test_crops_cover_the_image_and_overlap() -> None:
 
 
 def bumps(count: int, side: int = 64) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Smooth logits with a few hills, as masks have them."""
+    """Smooth logits with a single peak each, as masks have."""
     rng = np.random.default_rng(count)
     y, x = np.mgrid[:side, :side]
     found = []
@@ -44,14 +44,16 @@ def bumps(count: int, side: int = 64) -> np.ndarray[tuple[int, ...], np.dtype[np
 
 
 @pytest.mark.parametrize("crop", [Crop(0, 0, 201, 150), Crop(33, 21, 234, 171, 1)])
-def test_a_look_finds_what_the_whole_mask_has(crop: Crop) -> None:
+def test_a_partly_upscaled_mask_is_the_whole_mask(crop: Crop) -> None:
     size_hw = (150, 201) if crop.layer == 0 else (300, 400)
     logits = bumps(12)
-    answers = Answers(logits, np.full((12, 1), 0.9, np.float32), np.ones((12, 1), np.float32))
-    settings = EverythingSettings(stability_score_thresh=0.3, mask_threshold=0.5)
+    predictions = MaskPredictions(
+        logits, np.full((12, 1), 0.9, np.float32), np.ones((12, 1), np.float32)
+    )
+    options = EverythingOptions(stability_score_thresh=0.3, mask_threshold=0.5)
     points = np.zeros((12, 2), np.float32)
 
-    found = candidates_of(answers, points, crop, size_hw, settings)
+    found = candidates_of(predictions, points, crop, size_hw, options)
 
     full = upscale_logits(logits[:, 0], crop.size_hw)
     scores = stability_score(full, 0.5, 1.0)
@@ -61,32 +63,32 @@ def test_a_look_finds_what_the_whole_mask_has(crop: Crop) -> None:
     if crop.layer == 0:
         assert len(found) == len(expected) > 3
     counts = {rle.encode(masks[i])["counts"]: scores[i] for i in expected}
-    for one in found:
-        assert one.stability == pytest.approx(counts[one.rle["counts"]])
-        left, top, width, height = rle.to_bbox(one.rle)
-        assert one.box_xyxy == (left, top, left + width - 1, top + height - 1)
+    for segment in found:
+        assert segment.stability == pytest.approx(counts[segment.rle["counts"]])
+        left, top, width, height = rle.to_bbox(segment.rle)
+        assert segment.box_xyxy == (left, top, left + width - 1, top + height - 1)
 
 
 def test_masks_that_a_crop_cut_are_dropped() -> None:
     crop = Crop(100, 0, 300, 150, 1)
     logits = np.full((1, 1, 64, 64), 5, np.float32)
-    answers = Answers(logits, np.ones((1, 1), np.float32), np.ones((1, 1), np.float32))
-    settings, points = EverythingSettings(), np.zeros((1, 2), np.float32)
+    predictions = MaskPredictions(logits, np.ones((1, 1), np.float32), np.ones((1, 1), np.float32))
+    options, points = EverythingOptions(), np.zeros((1, 2), np.float32)
 
-    assert candidates_of(answers, points, crop, (150, 400), settings) == []
-    assert len(candidates_of(answers, points, Crop(0, 0, 400, 150), (150, 400), settings)) == 1
+    assert candidates_of(predictions, points, crop, (150, 400), options) == []
+    assert len(candidates_of(predictions, points, Crop(0, 0, 400, 150), (150, 400), options)) == 1
 
 
 def test_an_empty_mask_is_not_stable() -> None:
-    answers = Answers(
+    predictions = MaskPredictions(
         np.full((1, 1, 8, 8), -5, np.float32),
         np.ones((1, 1), np.float32),
         np.ones((1, 1), np.float32),
     )
     points, crop = np.zeros((1, 2), np.float32), Crop(0, 0, 20, 20)
 
-    assert candidates_of(answers, points, crop, (20, 20), EverythingSettings()) == []
+    assert candidates_of(predictions, points, crop, (20, 20), EverythingOptions()) == []
     kept = candidates_of(
-        answers, points, crop, (20, 20), EverythingSettings(stability_score_thresh=0.0)
+        predictions, points, crop, (20, 20), EverythingOptions(stability_score_thresh=0.0)
     )
-    assert [(one.stability, rle.area(one.rle)) for one in kept] == [(0.0, 0)]
+    assert [(segment.stability, rle.area(segment.rle)) for segment in kept] == [(0.0, 0)]

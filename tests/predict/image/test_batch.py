@@ -28,7 +28,7 @@ def test_images_come_in_order(images: EncodedImages) -> None:
     assert repr(images) == "<3 images, encoded by test>"
 
 
-def test_each_image_is_answered_as_if_alone(images: EncodedImages) -> None:
+def test_each_image_is_predicted_as_if_alone(images: EncodedImages) -> None:
     points = [[(40, 50)], [[(20, 30)], [(90, 80), (5, 5)]], None]
     boxes = [None, None, [(5, 6, 70, 80)]]
     masks = [None, None, images[2].predict(points=[(50, 50)])]
@@ -43,7 +43,7 @@ def test_each_image_is_answered_as_if_alone(images: EncodedImages) -> None:
         assert result.size_hw == image.size_hw
 
 
-def test_a_batch_is_the_same_as_one_by_one(images: EncodedImages) -> None:
+def test_a_batch_is_the_same_as_single_images(images: EncodedImages) -> None:
     maps = [image.embedding.features.maps for image in (model().image(PICTURES[1]), images[1])]
     alone, together = (one["embedding"][:] for one in maps)
 
@@ -84,13 +84,13 @@ def test_one_image_is_not_a_list_of_them(source: Any) -> None:
         model().images(source)
 
 
-def test_a_misspelt_prompt_is_told_by_its_name(images: EncodedImages) -> None:
+def test_a_misspelt_prompt_is_named_in_the_error(images: EncodedImages) -> None:
     with pytest.raises(TypeError, match=r"predict\(\) got an unexpected keyword argument 'pionts'"):
         images.predict(pionts=[])  # type: ignore[call-arg]  # that is what is tested
 
 
-def test_settings_without_sense_are_refused() -> None:
-    with pytest.raises(OptionError, match="at least one image"):
+def test_options_out_of_range_are_refused() -> None:
+    with pytest.raises(OptionError, match="`batch` must be at least 1"):
         model().images([], batch=0)
-    with pytest.raises(OptionError, match="cannot `ignore`"):
+    with pytest.raises(OptionError, match="`on_error` cannot be `ignore`"):
         model().images([], on_error="ignore")

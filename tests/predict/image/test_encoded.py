@@ -22,7 +22,7 @@ GOLDEN = golden("image_test")
 
 
 def arguments(case: dict[str, Any], image: EncodedImage, fed_back: Any = None) -> dict[str, Any]:
-    """What the reference was given, in our words."""
+    """The prompt of the reference, as arguments of `predict`."""
     box = case.get("box", ())
     given = {
         "points": case.get("point_coords"),
@@ -72,7 +72,7 @@ def test_the_input_of_the_encoder_is_the_reference_s() -> None:
     assert GOLDEN.difference("input_tensor", found) < 1 / 255
 
 
-def test_prompts_of_different_lengths_are_answered_as_if_alone() -> None:
+def test_prompts_of_different_lengths_are_predicted_as_if_alone() -> None:
     points = [[(40, 50)], [(40, 50), (118, 84), (4, 110)], [(100, 30), (20, 20)]]
     labels = [[1], [1, 0, 1], [0, 1]]
 
@@ -97,7 +97,7 @@ def test_boxes_with_and_without_clicks_go_together() -> None:
     assert np.abs(together.logits[1] - both.logits[0]).max() < tolerances.IMAGE_LOGITS
 
 
-def test_many_prompts_run_a_few_at_a_time() -> None:
+def test_many_prompts_run_in_batches() -> None:
     points = [[(5 + 10 * i, 3 + 7 * i)] for i in range(11)]
 
     together = encoded().predict(points=points, multimask=False)
@@ -107,20 +107,20 @@ def test_many_prompts_run_a_few_at_a_time() -> None:
     assert np.abs(together.logits[10] - alone.logits[0]).max() < tolerances.IMAGE_LOGITS
 
 
-def test_labels_left_out_mean_inside() -> None:
-    one = encoded().predict(points=[(40, 50), (50, 60)])
-    two = encoded().predict(points=[(40, 50), (50, 60)], labels=[1, 1])
+def test_omitted_labels_are_positive() -> None:
+    omitted = encoded().predict(points=[(40, 50), (50, 60)])
+    positive = encoded().predict(points=[(40, 50), (50, 60)], labels=[1, 1])
 
-    assert np.array_equal(one.logits, two.logits)
+    assert np.array_equal(omitted.logits, positive.logits)
 
 
 def test_a_single_pair_is_a_point() -> None:
-    one, two = encoded().predict(points=(40, 50)), encoded().predict(points=[(40, 50)])
+    pair, point = encoded().predict(points=(40, 50)), encoded().predict(points=[(40, 50)])
 
-    assert np.array_equal(one.logits, two.logits)
+    assert np.array_equal(pair.logits, point.logits)
 
 
-def test_a_mask_can_be_drawn_at_the_size_of_the_image() -> None:
+def test_a_binary_mask_of_the_image_s_size_is_a_prompt() -> None:
     drawn = np.zeros((HEIGHT, WIDTH), np.bool_)
     drawn[30:80, 20:70] = True
 
@@ -157,7 +157,7 @@ def test_threads_get_the_same_masks() -> None:
 
 
 @pytest.mark.parametrize("kind", ["path", "bytes", "pillow", "array", "file"])
-def test_an_image_is_taken_in_any_form(kind: str, tmp_path: Path) -> None:
+def test_an_image_may_be_a_path_bytes_or_an_array(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "scene.png"
     Image.fromarray(picture()).save(path)
     source: Any = {
@@ -189,7 +189,7 @@ def test_points_are_those_of_the_upright_image(tmp_path: Path) -> None:
     assert np.array_equal(found.masks, encoded().predict(points=[(40, 50)]).masks)
 
 
-def test_an_image_says_what_it_is() -> None:
+def test_an_image_prints_its_name_size_and_model() -> None:
     assert repr(encoded()) == "<scene.png, 160x120, encoded by test>"
 
 

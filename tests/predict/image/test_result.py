@@ -10,11 +10,18 @@ import pytest
 from PIL import Image
 
 from samgraph.errors import OptionError, OutputError
-from samgraph.formats import read_coco, read_labelme, read_yolo
+from samgraph.formats import (
+    read_coco,
+    read_cvat,
+    read_davis_frame,
+    read_label_studio,
+    read_labelme,
+    read_yolo,
+)
 from samgraph.formats.sam import from_sam_dicts
 from samgraph.media.mask.geometry import mask_areas, masks_to_boxes
-from samgraph.predict.image.result import Result
-from samgraph.predict.picture import Picture
+from samgraph.predict.image.result import CleanOptions, Result
+from samgraph.predict.output import Picture
 from tests.media.shapes import discs
 from tests.predict.pictures import encoded
 
@@ -35,7 +42,7 @@ def drawn(count: int = 3, prompts: int = 1, *, pixels: bool = True) -> Result:
     )
 
 
-def test_a_result_says_what_it_holds() -> None:
+def test_a_result_prints_its_size_and_best_score() -> None:
     assert repr(drawn()) == "3 masks, 96x96, best 0.90"
     assert repr(drawn()[0]) == "1 mask, 96x96, best 0.50"
     assert repr(drawn(2, 4)) == "8 masks of 4 prompts, 96x96, best 0.90"
@@ -56,7 +63,7 @@ def test_a_result_is_a_list() -> None:
         result[3]
 
 
-def test_the_best_is_the_one_with_the_highest_score_of_each_prompt() -> None:
+def test_the_best_has_the_highest_score_of_each_prompt() -> None:
     result = drawn(3, 2)
 
     assert result.best.prompts.tolist() == [0, 1]
@@ -93,6 +100,9 @@ def test_masks_clean_up() -> None:
     assert result.fill_holes(3).areas.tolist() == [2497]
     assert clean.smooth(2).masks[0, 11, 11]
     assert not clean.smooth(2).masks[0, 10, 10]
+    options = CleanOptions(fill_holes=4, drop_specks=1, smooth=2)
+    assert np.array_equal(result.clean(options).masks, clean.smooth(2).masks)
+    assert result.clean(CleanOptions()) is result
 
 
 def test_a_mask_is_saved_in_black_and_white(tmp_path: Path) -> None:
@@ -105,7 +115,7 @@ def test_a_mask_is_saved_in_black_and_white(tmp_path: Path) -> None:
     assert np.array_equal(saved, result.mask * np.uint8(255))
 
 
-def test_several_objects_are_saved_as_numbers(tmp_path: Path) -> None:
+def test_several_objects_are_saved_as_a_label_map(tmp_path: Path) -> None:
     result = drawn(2, 3)
 
     result.save(tmp_path / "labels.png")
@@ -186,6 +196,22 @@ def test_labelme_polygons_and_yolo_are_written(tmp_path: Path) -> None:
     assert (read != result.mask).mean() < 0.01
 
 
+def test_cvat_label_studio_and_davis_are_written(tmp_path: Path) -> None:
+    result = drawn().best
+
+    result.save(tmp_path / "photo.xml", label="cat")
+    result.save(tmp_path / "tasks.json", "label-studio", label="cat")
+    result.save(tmp_path / "ids.png", "davis")
+
+    for (image,) in (read_cvat(tmp_path / "photo.xml"), read_label_studio(tmp_path / "tasks.json")):
+        assert image.name == "photo.jpg"
+        assert [segment.label for segment in image.segments] == ["cat"]
+        assert np.array_equal(image.segments[0].mask, result.mask)
+    (segment,) = read_davis_frame(tmp_path / "ids.png").segments
+    assert segment.object_id == 1
+    assert np.array_equal(segment.mask, result.mask)
+
+
 def test_sam_dicts_hold_the_masks() -> None:
     result = drawn()
 
@@ -236,7 +262,7 @@ def test_a_result_that_cannot_be_written_says_why(
 
 @pytest.mark.parametrize("threshold", [float("nan"), float("inf"), "high", None])
 def test_a_threshold_is_a_number(threshold: Any) -> None:
-    with pytest.raises(OptionError, match="a threshold is a number"):
+    with pytest.raises(OptionError, match="`threshold` must be a finite number"):
         encoded().predict(points=[(40, 50)], threshold=threshold)
 
 
@@ -250,5 +276,5 @@ def test_without_pixels_masks_are_saved_and_overlays_are_not(tmp_path: Path) -> 
 
     result.save(tmp_path / "mask.png")
 
-    with pytest.raises(OutputError, match="not at hand"):
+    with pytest.raises(OutputError, match="not available"):
         result.save(tmp_path / "look.jpg")

@@ -1,7 +1,7 @@
-"""Candidates for automatic masks: which masks are good enough, and which say the same.
+"""Candidates for automatic masks: filtering by score and stability, and suppression of duplicates.
 
-A mask is looked at once, at the size of its crop, and only where it may be: its stability is
-counted, and what is kept is run-length encoded at once.
+A mask is upscaled once to the size of its crop, and only the rows and columns that it can cover.
+Its stability score is computed there, and a mask that is kept is run-length encoded at once.
 """
 
 import math
@@ -16,19 +16,19 @@ from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.geometry import batched_nms, drop_specks, fill_holes
 from samgraph.media.mask.rle import Rle
 from samgraph.predict.everything.grids import Crop
-from samgraph.predict.everything.settings import EverythingSettings
-from samgraph.predict.image.decoding import Answers
+from samgraph.predict.everything.options import EverythingOptions
+from samgraph.predict.image.decoding import MaskPredictions
 
 Floats = NDArray[np.float32]
 Box = tuple[int, int, int, int]
 
-# Masks that end within so many pixels of a crop's edge, but not of the image's, were cut by it.
+# A mask that ends within this many pixels of a crop's edge, but not of the image's, was cut by it.
 EDGE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A mask of the whole image; the box runs from its first to its last pixel."""
+    """A mask at the size of the image; its box includes its last pixels."""
 
     rle: Rle
     box_xyxy: Box
@@ -39,8 +39,8 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """One mask at the size of its crop: its stability, and its pixels from `left, top` on."""
+class _CropMask:
+    """A mask in its crop: its stability score, and the block of pixels at `left, top`."""
 
     stability: float
     pixels: NDArray[np.bool_]
@@ -49,29 +49,29 @@ class _Look:
 
 
 def candidates_of(
-    answers: Answers,
+    predictions: MaskPredictions,
     points_xy: Floats,
     crop: Crop,
     size_hw: tuple[int, int],
-    settings: EverythingSettings,
+    options: EverythingOptions,
 ) -> list[Candidate]:
-    """The masks of some points that pass every test: answers [N, M], points [N, 2] in the crop."""
+    """The masks that pass every filter: predictions [N, M], points [N, 2] in pixels of the crop."""
     found = []
-    for i, place in zip(*np.nonzero(_good(answers.scores, settings)), strict=True):
-        look = _look_at(answers.logits[i, place], crop.size_hw, settings)
-        if settings.stability_score_thresh > 0.0:
-            least = np.float32(settings.stability_score_thresh)
-            if not np.float32(look.stability) >= least:
+    for i, m in zip(*np.nonzero(_good(predictions.scores, options)), strict=True):
+        mask = _upscale(predictions.logits[i, m], crop.size_hw, options)
+        if options.stability_score_thresh > 0.0:
+            least = np.float32(options.stability_score_thresh)
+            if not np.float32(mask.stability) >= least:
                 continue
-        box = _box(look, crop)
+        box = _box(mask, crop)
         if _was_cut(box, crop, size_hw):
             continue
         x, y = points_xy[i] + np.array([crop.left, crop.top], np.float32)
         candidate = Candidate(
-            _encode(look, crop, size_hw),
+            _encode(mask, crop, size_hw),
             box,
-            float(answers.scores[i, place]),
-            look.stability,
+            float(predictions.scores[i, m]),
+            mask.stability,
             (float(x), float(y)),
             crop,
         )
@@ -80,22 +80,23 @@ def candidates_of(
 
 
 def best_of_crop(candidates: Sequence[Candidate], threshold: float) -> list[Candidate]:
-    """Without those whose box a better one covers, best first."""
-    return _without_rivals(candidates, [one.score for one in candidates], threshold)
+    """Non-maximum suppression by predicted IoU within a crop, best first."""
+    return _suppress(candidates, [candidate.score for candidate in candidates], threshold)
 
 
 def best_of_crops(candidates: Sequence[Candidate], threshold: float) -> list[Candidate]:
-    """The same between crops, where what was seen in a smaller crop is better."""
-    return _without_rivals(candidates, [1 / one.crop.area for one in candidates], threshold)
+    """Non-maximum suppression between crops, where masks of smaller crops are preferred."""
+    scores = [1 / candidate.crop.area for candidate in candidates]
+    return _suppress(candidates, scores, threshold)
 
 
 def cleaned(
     candidates: Sequence[Candidate], least_area: float, threshold: float
 ) -> list[Candidate]:
-    """Without holes and loose pieces smaller than `least_area`, then without new duplicates.
+    """Without holes and islands smaller than `least_area`, then without new duplicates.
 
-    Of duplicates, one that needed no cleaning stays. Differs from the original: the reference has
-    this function and never calls it.
+    Of duplicates, a mask that was not changed is preferred. Differs from the original: the
+    reference has this function and never calls it.
     """
     largest = math.ceil(least_area) - 1
     made, scores = [], []
@@ -108,34 +109,34 @@ def cleaned(
             code = run_lengths.encode(clean)
             candidate = replace(candidate, rle=code, box_xyxy=_tight_box(code))
         made.append(candidate)
-    return _without_rivals(made, scores, threshold)
+    return _suppress(made, scores, threshold)
 
 
-def _without_rivals(
+def _suppress(
     candidates: Sequence[Candidate], scores: Sequence[float], threshold: float
 ) -> list[Candidate]:
     if not candidates:
         return []
-    boxes = np.array([one.box_xyxy for one in candidates], np.float32)
+    boxes = np.array([candidate.box_xyxy for candidate in candidates], np.float32)
     categories = np.zeros(len(candidates), np.int64)
     kept = batched_nms(boxes, np.array(scores, np.float32), categories, threshold)
     return [candidates[i] for i in kept]
 
 
-def _good(scores: Floats, settings: EverythingSettings) -> NDArray[np.bool_]:
-    if settings.pred_iou_thresh > 0.0:
-        return np.asarray(scores > np.float32(settings.pred_iou_thresh))
+def _good(scores: Floats, options: EverythingOptions) -> NDArray[np.bool_]:
+    if options.pred_iou_thresh > 0.0:
+        return np.asarray(scores > np.float32(options.pred_iou_thresh))
     return np.ones(scores.shape, np.bool_)
 
 
-def _look_at(logits: Floats, size_hw: tuple[int, int], settings: EverythingSettings) -> _Look:
+def _upscale(logits: Floats, size_hw: tuple[int, int], options: EverythingOptions) -> _CropMask:
     """Stability and pixels of a mask, a few upscaled rows at a time.
 
     A mask with no pixels at all scores 0. Differs from the original: that gives NaN.
     """
-    middle = np.float32(settings.mask_threshold)
-    high = np.float32(settings.mask_threshold + settings.stability_score_offset)
-    low = np.float32(settings.mask_threshold - settings.stability_score_offset)
+    middle = np.float32(options.mask_threshold)
+    high = np.float32(options.mask_threshold + options.stability_score_offset)
+    low = np.float32(options.mask_threshold - options.stability_score_offset)
     core = reach = top = left = 0
     strips: list[NDArray[np.bool_]] = []
     for rows, columns, block in upscaled_blocks(logits, size_hw, float(min(low, middle))):
@@ -146,15 +147,15 @@ def _look_at(logits: Floats, size_hw: tuple[int, int], settings: EverythingSetti
         strips.append(block > middle)
     pixels = np.concatenate(strips) if strips else np.zeros((0, 0), np.bool_)
     stability = np.float32(core) / np.float32(max(reach, 1))
-    return _Look(float(stability), pixels, left, top)
+    return _CropMask(float(stability), pixels, left, top)
 
 
-def _box(look: _Look, crop: Crop) -> Box:
-    """The first and last column and row, in the image; of an empty mask, the crop's corner."""
-    columns, rows = np.flatnonzero(look.pixels.any(0)), np.flatnonzero(look.pixels.any(1))
+def _box(mask: _CropMask, crop: Crop) -> Box:
+    """First and last column and row in the image; the crop's corner for an empty mask."""
+    columns, rows = np.flatnonzero(mask.pixels.any(0)), np.flatnonzero(mask.pixels.any(1))
     if not len(rows):
         return crop.left, crop.top, crop.left, crop.top
-    x, y = crop.left + look.left, crop.top + look.top
+    x, y = crop.left + mask.left, crop.top + mask.top
     return x + int(columns[0]), y + int(rows[0]), x + int(columns[-1]), y + int(rows[-1])
 
 
@@ -164,17 +165,17 @@ def _tight_box(code: Rle) -> Box:
 
 
 def _was_cut(box: Box, crop: Crop, size_hw: tuple[int, int]) -> bool:
-    """Whether the mask ends at an edge of the crop that is not one of the image."""
+    """Whether the mask ends at an edge of the crop that is not an edge of the image."""
     ends = np.array(box, np.float32)
     near_crop = np.abs(ends - np.array(crop.box_xyxy, np.float32)) <= EDGE
     near_image = np.abs(ends - np.array((0, 0, size_hw[1], size_hw[0]), np.float32)) <= EDGE
     return bool((near_crop & ~near_image).any())
 
 
-def _encode(look: _Look, crop: Crop, size_hw: tuple[int, int]) -> Rle:
-    """The mask in the whole image."""
-    mask = np.zeros(size_hw, np.bool_)
-    height, width = look.pixels.shape
-    x, y = crop.left + look.left, crop.top + look.top
-    mask[y : y + height, x : x + width] = look.pixels
-    return run_lengths.encode(mask)
+def _encode(mask: _CropMask, crop: Crop, size_hw: tuple[int, int]) -> Rle:
+    """The mask at the size of the image, run-length encoded."""
+    whole = np.zeros(size_hw, np.bool_)
+    height, width = mask.pixels.shape
+    x, y = crop.left + mask.left, crop.top + mask.top
+    whole[y : y + height, x : x + width] = mask.pixels
+    return run_lengths.encode(whole)

@@ -1,14 +1,14 @@
-"""Masks of everything in an image: a grid of points, each asked for what is there.
+"""Automatic masks: every point of a grid is a prompt, and the good masks are kept.
 
     everything = model.everything("truck.jpg")
     print(everything)                               # 57 masks, 1800x1200, best 0.98
     everything.save("masks.json"); everything.save("overlay.jpg")
 
-The image-side work of the decoder's first layer is shared by all points. Masks are judged and
-run-length encoded as they come, a few at a time: no array grows with the number of masks.
+The decoder's work on the image alone is done once for all points. Masks are filtered and run-length
+encoded a few at a time: no array grows with the number of masks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -19,28 +19,27 @@ from samgraph.formats.sam import Mode
 from samgraph.formats.segment import Segment
 from samgraph.media.image.reading import MAX_PIXELS, read_image
 from samgraph.models.family import SegmentationModel
-from samgraph.predict.everything import candidates as judging
+from samgraph.predict.everything import candidates as filtering
 from samgraph.predict.everything.candidates import Candidate
 from samgraph.predict.everything.grids import Crop, crops_of
-from samgraph.predict.everything.settings import EverythingSettings, read_settings
+from samgraph.predict.everything.options import EverythingOptions, read_options
 from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import LOGIT_LIMIT
-from samgraph.predict.output import Segmentation
-from samgraph.predict.picture import Picture, name_of
-from samgraph.predict.progress import Progress, reporting
+from samgraph.predict.output import Picture, Segmentation, name_of
 from samgraph.predict.prompts import PromptBatch, scale_points
+from samgraph.progress import Progress, ShowProgress
 
 Floats: TypeAlias = NDArray[np.float32]
 
 
 class Everything(Segmentation):
-    """Masks of everything in an image, best first; a list of segments, kept run-length encoded."""
+    """Automatic masks of an image, best first: a sequence of run-length encoded segments."""
 
     def __init__(
-        self, picture: Picture, segments: Sequence[Segment], settings: EverythingSettings
+        self, picture: Picture, segments: Sequence[Segment], options: EverythingOptions
     ) -> None:
-        self.picture, self.settings = picture, settings
+        self.picture, self.options = picture, options
         self._segments = tuple(segments)
 
     def __len__(self) -> int:
@@ -52,7 +51,7 @@ class Everything(Segmentation):
     def __getitem__(self, index: slice) -> "Everything": ...
     def __getitem__(self, index: int | slice) -> "Segment | Everything":
         if isinstance(index, slice):
-            return Everything(self.picture, self._segments[index], self.settings)
+            return Everything(self.picture, self._segments[index], self.options)
         return self._segments[index]
 
     def __iter__(self) -> Iterator[Segment]:
@@ -75,19 +74,19 @@ class Everything(Segmentation):
 
     @property
     def masks(self) -> NDArray[np.bool_]:
-        """All masks, bool [n, H, W], decoded anew: n times the size of the image in memory."""
+        """All masks, bool [n, H, W], decoded on each access: n times the image's size in memory."""
         if not self._segments:
             return np.zeros((0, *self.size_hw), np.bool_)
         return np.stack([segment.mask for segment in self._segments])
 
     @property
     def scores(self) -> Floats:
-        """The model's estimate of each mask's quality, [n]."""
+        """The predicted IoU of each mask, [n]."""
         return np.array([segment.score for segment in self._segments], np.float32)
 
     @property
     def stability(self) -> Floats:
-        """How little each mask changes with its threshold, [n]."""
+        """The stability score of each mask, [n]."""
         return np.array([segment.stability for segment in self._segments], np.float32)
 
     @property
@@ -102,8 +101,8 @@ class Everything(Segmentation):
         return np.array([segment.area for segment in self._segments], np.int64)
 
     def to_sam_dicts(self, mode: Mode | None = None) -> list[dict[str, Any]]:
-        """The dicts that SAM's automatic mask generator returns, masks as `output_mode` says."""
-        return super().to_sam_dicts(mode or self.settings.output_mode)
+        """The dicts that SAM's automatic mask generator returns, encoded as `output_mode` says."""
+        return super().to_sam_dicts(mode or self.options.output_mode)
 
 
 def segment_everything(
@@ -112,38 +111,38 @@ def segment_everything(
     *,
     name: str | None = None,
     max_pixels: int = MAX_PIXELS,
-    progress: bool | Progress | None = None,
-    settings: EverythingSettings | None = None,
+    progress: ShowProgress = None,
+    options: EverythingOptions | None = None,
     **named: Any,
 ) -> Everything:
-    """Find masks for everything in an image.
+    """Automatic masks of an image.
 
     Args:
         core: The model.
-        source: What `model.image` takes, or an image that is encoded already.
-        name: What to call the image in written files.
-        max_pixels: The most pixels accepted, told from the header.
-        progress: A function of the points done and all points; True for a bar, False for none.
-            Left out: a bar where there is a terminal.
-        settings: What to look for and what to keep, all at once; or each by its name.
-        named: The fields of `EverythingSettings`: `points_per_side`, `pred_iou_thresh`, ...
+        source: What `model.image` takes, or an encoded image.
+        name: The name of the image in written files.
+        max_pixels: The most pixels accepted, checked before decoding.
+        progress: A function of the points done and of all points; True to print, False not to.
+            If omitted, printed where standard error is a terminal.
+        options: All options as one value.
+        named: Or the fields of `EverythingOptions`: `points_per_side`, `pred_iou_thresh`, ...
 
     Raises:
         ImageError: The image cannot be read.
-        OptionError: A setting does not exist or makes no sense.
+        OptionError: An option does not exist, or its value is out of range.
     """
-    if settings is not None and named:
-        raise OptionError("give either `settings` or single ones", got=", ".join(named))
-    chosen = read_settings(named) if settings is None else settings
+    if options is not None and named:
+        raise OptionError("give either `options` or single options", got=", ".join(named))
+    chosen = read_options(named) if options is None else options
     encoded = source if isinstance(source, EncodedImage) else None
     picture = _picture(source, name, max_pixels) if encoded is None else encoded.picture
     found = _search(core, picture, encoded, chosen, progress)
     if chosen.crop_n_layers > 0:
-        found = judging.best_of_crops(found, chosen.crop_nms_thresh)
+        found = filtering.best_of_crops(found, chosen.crop_nms_thresh)
     if chosen.min_mask_region_area > 0:
         overlap = max(chosen.box_nms_thresh, chosen.crop_nms_thresh)
-        found = judging.cleaned(found, chosen.min_mask_region_area, overlap)
-    return Everything(picture, [_segment(one) for one in found], chosen)
+        found = filtering.cleaned(found, chosen.min_mask_region_area, overlap)
+    return Everything(picture, [_segment(candidate) for candidate in found], chosen)
 
 
 def _picture(source: Any, name: str | None, max_pixels: int) -> Picture:
@@ -155,22 +154,22 @@ def _search(
     core: SegmentationModel,
     picture: Picture,
     encoded: EncodedImage | None,
-    settings: EverythingSettings,
-    progress: bool | Progress | None,
+    options: EverythingOptions,
+    progress: ShowProgress,
 ) -> list[Candidate]:
-    """What is found in the image and in each crop of it."""
-    crops = crops_of(picture.size_hw, settings.crop_n_layers, settings.crop_overlap_ratio)
+    """The masks kept from the image and from each crop of it."""
+    crops = crops_of(picture.size_hw, options.crop_n_layers, options.crop_overlap_ratio)
     _check_crops(crops)
-    total = sum(len(settings.grids[crop.layer]) for crop in crops)
+    total = sum(len(options.grids[crop.layer]) for crop in crops)
     found: list[Candidate] = []
-    with reporting(progress, picture.name, total) as report:
+    with Progress(total, "points", name=picture.name, show=progress) as shown:
         for crop in crops:
             if encoded is None or crop is not crops[0]:
                 image = _encode_crop(core, picture, crop)
                 image.falls_back = encoded is None or encoded.falls_back
             else:
                 image = encoded
-            found += _search_crop(image, crop, picture.size_hw, settings, report)
+            found += _search_crop(image, crop, picture.size_hw, options, shown)
     return found
 
 
@@ -191,39 +190,41 @@ def _search_crop(
     image: EncodedImage,
     crop: Crop,
     size_hw: tuple[int, int],
-    settings: EverythingSettings,
-    report: Callable[[int], None],
+    options: EverythingOptions,
+    progress: Progress,
 ) -> list[Candidate]:
-    """Every good mask that the points of a crop ask for, without duplicates."""
+    """The masks kept from the points of a crop, without duplicates."""
     height, width = crop.size_hw
-    points = (settings.grids[crop.layer] * np.array([width, height])).astype(np.float32)
+    points = (options.grids[crop.layer] * np.array([width, height])).astype(np.float32)
     found: list[Candidate] = []
-    for start in range(0, len(points), settings.points_per_batch):
-        batch = points[start : start + settings.points_per_batch]
-        for first in range(0, len(batch), decoding.AT_ONCE):
-            some = batch[first : first + decoding.AT_ONCE]
-            answers = _ask(image, some, settings)
-            found += judging.candidates_of(answers, some, crop, size_hw, settings)
-        report(len(batch))
-    return judging.best_of_crop(found, settings.box_nms_thresh)
+    for start in range(0, len(points), options.points_per_batch):
+        batch = points[start : start + options.points_per_batch]
+        for first in range(0, len(batch), decoding.BATCH):
+            some = batch[first : first + decoding.BATCH]
+            predictions = _predict(image, some, options)
+            found += filtering.candidates_of(predictions, some, crop, size_hw, options)
+        progress.advance(len(batch))
+    return filtering.best_of_crop(found, options.box_nms_thresh)
 
 
-def _ask(image: EncodedImage, points_xy: Floats, settings: EverythingSettings) -> decoding.Answers:
-    """The masks of some points; with `use_m2m`, each given back once to be refined."""
+def _predict(
+    image: EncodedImage, points_xy: Floats, options: EverythingOptions
+) -> decoding.MaskPredictions:
+    """The masks of some points; with `use_m2m`, each refined once as its own mask prompt."""
     prompts = _clicks(image, points_xy)
-    answers = image.answer(prompts, multimask=settings.multimask)
-    if not settings.use_m2m:
-        return answers
-    count, each, side, _ = answers.logits.shape
-    logits = answers.logits.reshape(-1, 1, side, side).clip(-LOGIT_LIMIT, LOGIT_LIMIT)
+    predictions = image.decode(prompts, multimask=options.multimask)
+    if not options.use_m2m:
+        return predictions
+    count, each, side, _ = predictions.logits.shape
+    logits = predictions.logits.reshape(-1, 1, side, side).clip(-LOGIT_LIMIT, LOGIT_LIMIT)
     again = PromptBatch(
         np.repeat(prompts.points, each, axis=0),
         np.repeat(prompts.labels, each, axis=0),
         logits,
         np.ones(len(logits), np.bool_),
     )
-    refined = image.answer(again, multimask=False)
-    return decoding.Answers(
+    refined = image.decode(again, multimask=False)
+    return decoding.MaskPredictions(
         refined.logits.reshape(count, each, side, side),
         refined.scores.reshape(count, each),
         refined.stability.reshape(count, each),
@@ -231,7 +232,7 @@ def _ask(image: EncodedImage, points_xy: Floats, settings: EverythingSettings) -
 
 
 def _clicks(image: EncodedImage, points_xy: Floats) -> PromptBatch:
-    """One positive click a prompt."""
+    """One positive click per prompt."""
     points = scale_points(points_xy, image.size_hw, image.core.config.image_size)
     count = len(points)
     labels, has_mask = np.ones((count, 1), np.int64), np.zeros(count, np.bool_)

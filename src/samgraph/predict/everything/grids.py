@@ -1,4 +1,4 @@
-"""Where automatic masks look: grids of points, and crops of the image."""
+"""The prompts of automatic masks: grids of points, on the image and on crops of it."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Grid = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """A part of the image, in pixels, and how often the image was halved to get it."""
+    """A part of the image in pixels; `layer` is how often the image was halved, 0 for all of it."""
 
     left: int
     top: int
@@ -38,23 +38,23 @@ class Crop:
 
 
 def point_grid(side: int) -> Grid:
-    """Points in the middle of side x side cells of the unit square, row by row: [side**2, 2]."""
+    """The centres of side x side cells of the unit square, row by row: [side**2, 2]."""
     offset = 1 / (2 * side)
-    places = np.linspace(offset, 1 - offset, side)
-    x, y = np.meshgrid(places, places)
+    centres = np.linspace(offset, 1 - offset, side)
+    x, y = np.meshgrid(centres, centres)
     return np.stack([x, y], axis=-1).reshape(-1, 2)
 
 
 def layer_grids(side: int, layers: int, downscale: int) -> list[Grid]:
-    """A grid for the image and one for each layer of crops, each coarser than the one before."""
+    """A grid for the image and for each layer of crops, coarser by `downscale` per layer."""
     return [point_grid(int(side / downscale**layer)) for layer in range(layers + 1)]
 
 
 def crops_of(size_hw: tuple[int, int], layers: int, overlap_ratio: float) -> list[Crop]:
     """The whole image; then, in layer i, 2**i x 2**i crops that overlap.
 
-    The overlap of the first layer is a share of the short side; it halves from layer to layer.
-    Crops go column by column, as in the reference.
+    The overlap of the first layer is a fraction of the short side and halves per layer. Crops are
+    ordered column by column, as in the reference.
     """
     height, width = size_hw
     crops = [Crop(0, 0, width, height)]

@@ -1,1 +1,1 @@
-"""One image or several, encoded once and prompted."""
+"""One image or several: encoded once, then prompted."""

@@ -16,7 +16,7 @@ from samgraph.models.family import SegmentationModel
 from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import Result
-from samgraph.predict.picture import Picture, name_of
+from samgraph.predict.output import Picture, name_of
 from samgraph.predict.prompts import PromptBatch, assemble, join, read_prompts
 
 OnError: TypeAlias = Literal["raise", "skip"]
@@ -24,7 +24,7 @@ Prompts: TypeAlias = Sequence[Any] | None
 
 
 class EncodedImages(Sequence[EncodedImage]):
-    """Encoded images, in the order given. `failures` holds what was left out, and why."""
+    """Encoded images in the order given; `failures` holds the errors of those left out."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class EncodedImages(Sequence[EncodedImage]):
     ) -> list[Result]:
         """A result for each image.
 
-        Each prompt is a list with one entry an image: what `EncodedImage.predict` takes, or None.
-        The decoder runs on prompts of all images together.
+        Each prompt is a list with one entry per image: what `EncodedImage.predict` takes, or None.
+        The decoder runs on the prompts of all images together.
 
         Raises:
-            PromptError: A prompt is missing, malformed, or not in its image.
+            PromptError: A prompt is missing, malformed, or outside its image.
         """
         prompts = {"points": points, "labels": labels, "box": box, "boxes": boxes, "mask": mask}
         batches = [self._batch(i, prompts) for i in range(len(self))]
@@ -81,10 +81,10 @@ class EncodedImages(Sequence[EncodedImage]):
             for image, batch in zip(self._images, batches, strict=True)
             for _ in range(len(batch))
         ]
-        answers = decoding.decode(self.core, embeddings, join(batches), multimask=multimask)
+        predictions = decoding.decode(self.core, embeddings, join(batches), multimask=multimask)
         results, start = [], 0
         for image, batch in zip(self._images, batches, strict=True):
-            own = answers.part(start, start + len(batch))
+            own = predictions.part(start, start + len(batch))
             results.append(Result.of(own, image.picture, threshold))
             start += len(batch)
         return results
@@ -113,19 +113,22 @@ def encode_images(
 
     Args:
         core: The model.
-        sources: What `model.image` takes, any number of them. All stay in memory: about 16 MB
-            each at 1024, and their pixels.
-        batch: Images that go through the encoder together.
-        on_error: With "skip", an image that cannot be read is left out and told in `failures`.
-        max_pixels: The most pixels accepted in each.
+        sources: Any number of what `model.image` takes. All stay in memory: about 16 MB per image
+            at 1024 pixels, and the pixels themselves.
+        batch: Images per run of the encoder.
+        on_error: With "skip", an image that cannot be read is left out and its error is kept in
+            `failures`.
+        max_pixels: The most pixels accepted per image.
 
     Raises:
         ImageError: An image cannot be read, and `on_error` is "raise".
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise OptionError("a batch has at least one image", got=batch)
+        raise OptionError("`batch` must be at least 1", got=batch)
     if on_error not in get_args(OnError):
-        raise OptionError(f"cannot `{on_error}` on an error", expected=", ".join(get_args(OnError)))
+        raise OptionError(
+            f"`on_error` cannot be `{on_error}`", expected=", ".join(get_args(OnError))
+        )
     if isinstance(sources, str | bytes | os.PathLike | np.ndarray):
         raise ImageError(
             "`model.images` takes a list",
@@ -160,7 +163,7 @@ def _read(
 
 
 def _entry(name: str, given: Prompts, index: int, count: int) -> Any:
-    """What was given for one image."""
+    """The prompt of one image."""
     if given is None:
         return None
     try:

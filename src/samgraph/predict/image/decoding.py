@@ -1,8 +1,8 @@
-"""Running the decoder on prompts: one image and many prompts, or an image a prompt.
+"""Running the mask decoder: many prompts on one image, or one image per prompt.
 
-Points on one image go through `decode_prepared`, which knows the image already. Prompts with a
-mask, and prompts on several images at once, go through `decode`. Either runs a few prompts at a
-time, so that memory does not grow with their number; the answers do not depend on it.
+Points on one image go through `decode_prepared`, whose image-side work is done beforehand. Prompts
+with a mask, and prompts on several images, go through `decode`. Both run a few prompts per batch:
+memory does not grow with their number, and results do not depend on the batches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,30 +22,30 @@ Prepared = Mapping[str, Buffer]
 # A single mask is taken where at least so much of it stays when the threshold moves.
 STABILITY_WANTED = 0.98
 
-# Prompts that run together. Four were the quickest a prompt of 1, 2, 4, 8, 16 and 64 (two cores,
-# 1024 pixels, 2025-11): what one layer writes is then still in the cache for the next.
-AT_ONCE = 4
+# Prompts per batch. Of 1, 2, 4, 8, 16 and 64, four took the least time per prompt (two cores, 1024
+# pixels, 2025-11): what a layer writes is still in the cache for the next.
+BATCH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """The masks that answer each of N prompts: M is 3 of an ambiguous prompt, or 1.
+class MaskPredictions:
+    """The masks of N prompts: M is 3 with multimask output, else 1.
 
-    logits [N, M, L, L], not clamped; scores and stability [N, M].
+    logits [N, M, L, L], not clamped; scores (predicted IoU) and stability [N, M].
     """
 
     logits: Floats
     scores: Floats
     stability: Floats
 
-    def part(self, start: int, stop: int) -> "Answers":
-        """The answers to some of the prompts."""
+    def part(self, start: int, stop: int) -> "MaskPredictions":
+        """The masks of some of the prompts."""
         some = slice(start, stop)
-        return Answers(self.logits[some], self.scores[some], self.stability[some])
+        return MaskPredictions(self.logits[some], self.scores[some], self.stability[some])
 
 
 def prepare(model: SegmentationModel, embedding: Embedding) -> Prepared:
-    """What the decoder wants of an image, whatever the prompt."""
+    """The decoder's image-side values, which do not depend on the prompt."""
     return model.prepare(embedding.features)
 
 
@@ -56,8 +56,8 @@ def decode_prepared(
     *,
     multimask: bool,
     falls_back: bool = True,
-) -> Answers:
-    """Answers to points on one image."""
+) -> MaskPredictions:
+    """The masks of points on one image."""
     parts = []
     for batch in split(prompts):
         found = model.decode_points(prepared, batch.points, batch.labels)
@@ -72,8 +72,8 @@ def decode(
     *,
     multimask: bool,
     falls_back: bool = True,
-) -> Answers:
-    """Answers to prompts of any kind: `images` has one for each prompt, or one for all."""
+) -> MaskPredictions:
+    """The masks of any prompts; `images` has one embedding per prompt, or one for all."""
     parts, start = [], 0
     for batch in split(prompts):
         some = images if len(images) == 1 else images[start : start + len(batch)]
@@ -90,34 +90,35 @@ def decode(
     return concatenate(parts)
 
 
-def split(prompts: PromptBatch, size: int = AT_ONCE) -> Iterator[PromptBatch]:
-    """The prompts, a few at a time."""
+def split(prompts: PromptBatch, size: int = BATCH) -> Iterator[PromptBatch]:
+    """The prompts in batches."""
     for start in range(0, len(prompts), size):
         yield prompts.part(start, start + size)
 
 
 def choose(
     model: SegmentationModel, found: Decoded, *, multimask: bool, falls_back: bool = True
-) -> Answers:
-    """Masks 1 to 3, or the one: mask 0, on the host.
+) -> MaskPredictions:
+    """Masks 1 to 3 with multimask output, else mask 0; on the host.
 
-    Where mask 0 is unstable, the best of the others takes its place, if the model `falls_back`.
+    With `falls_back`, an unstable mask 0 is replaced by the best of the others (the reference's
+    `dynamic_multimask_via_stability`).
     """
     download = model.buffers.download
     masks, ious, stability = map(download, (found.masks, found.ious, found.stability))
     if multimask:
-        return Answers(masks[:, 1:], ious[:, 1:], stability[:, 1:])
-    steady = (stability[:, 0] >= np.float32(STABILITY_WANTED)) | (not falls_back)
-    place = np.where(steady, 0, 1 + ious[:, 1:].argmax(1))
-    row = np.arange(len(place))
-    return Answers(*(array[row, place][:, None] for array in (masks, ious, stability)))
+        return MaskPredictions(masks[:, 1:], ious[:, 1:], stability[:, 1:])
+    is_stable = (stability[:, 0] >= np.float32(STABILITY_WANTED)) | (not falls_back)
+    index = np.where(is_stable, 0, 1 + ious[:, 1:].argmax(1))
+    row = np.arange(len(index))
+    return MaskPredictions(*(array[row, index][:, None] for array in (masks, ious, stability)))
 
 
-def concatenate(parts: Sequence[Answers]) -> Answers:
-    """Answers to all prompts from those to some at a time."""
+def concatenate(parts: Sequence[MaskPredictions]) -> MaskPredictions:
+    """The masks of all prompts from those of batches."""
     if len(parts) == 1:
         return parts[0]
-    return Answers(
+    return MaskPredictions(
         np.concatenate([part.logits for part in parts]),
         np.concatenate([part.scores for part in parts]),
         np.concatenate([part.stability for part in parts]),

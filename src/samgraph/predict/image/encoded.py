@@ -1,4 +1,4 @@
-"""One image, encoded once, to be prompted as often as you like.
+"""One image: encoded once, prompted any number of times.
 
 image = model.image("truck.jpg")
 result = image.predict(points=[(500, 375)], labels=[1])
@@ -18,12 +18,12 @@ from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import Embedding, embeddings
 from samgraph.predict.image import decoding
 from samgraph.predict.image.result import Result
-from samgraph.predict.picture import Picture, name_of
+from samgraph.predict.output import Picture, name_of
 from samgraph.predict.prompts import PromptBatch, assemble, read_prompts
 
 
 class EncodedImage:
-    """An image and what the encoder made of it. Safe to prompt from several threads."""
+    """An image with its embedding. Safe to prompt from several threads."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class EncodedImage:
         falls_back: bool = True,
     ) -> None:
         self.core, self.picture, self.embedding = core, picture, embedding
-        self.falls_back = falls_back  # to one of three masks where a single one is unstable
+        self.falls_back = falls_back  # to a multimask output where the single mask is unstable
         self._prepared: decoding.Prepared | None = None
         self._lock = threading.Lock()
 
@@ -58,7 +58,7 @@ class EncodedImage:
 
     @property
     def prepared(self) -> decoding.Prepared:
-        """What the decoder wants of the image whatever the prompt; made when first needed."""
+        """The decoder's image-side values, computed when first needed."""
         with self._lock:
             if self._prepared is None:
                 self._prepared = decoding.prepare(self.core, self.embedding)
@@ -75,23 +75,23 @@ class EncodedImage:
         multimask: bool = True,
         threshold: float = 0.0,
     ) -> Result:
-        """The masks that a prompt asks for; everything in pixels of the image.
+        """The masks of a prompt; all coordinates are pixels of the image.
 
-        One object: points [(x, y), ...] with labels (1 inside, 0 outside; all inside if left
-        out), a box, a mask, or any of them together. Several objects at once: `boxes` [N, 4], a
-        list of points for each, or both; the numbers of points may differ.
+        One object: points [(x, y), ...] with labels (1 positive, 0 negative; all positive if
+        omitted), a box, a mask, or any combination. Several objects at once: `boxes` [N, 4], a list
+        of points per object, or both; the numbers of points may differ.
 
         Args:
             points: Clicks, [K, 2]; for several objects a list of such lists, or [N, K, 2].
-            labels: One for each click.
+            labels: One per click.
             box: Left, top, right, bottom.
-            boxes: Several of them, one for each object.
+            boxes: A box per object.
             mask: An earlier result, its `logits`, or a mask of the image's size.
-            multimask: Three masks a prompt, for an ambiguous one such as a single click, or one.
+            multimask: Three masks per prompt, for ambiguous prompts such as a single click; or one.
             threshold: The logit above which a pixel belongs to the mask.
 
         Raises:
-            PromptError: A prompt is missing, malformed, or not in the image.
+            PromptError: A prompt is missing, malformed, or outside the image.
         """
         prompts = read_prompts(
             self.size_hw,
@@ -104,10 +104,10 @@ class EncodedImage:
         )
         config = self.core.config
         batch = assemble(prompts, self.size_hw, config.image_size, config.mask_size)
-        return Result.of(self.answer(batch, multimask=multimask), self.picture, threshold)
+        return Result.of(self.decode(batch, multimask=multimask), self.picture, threshold)
 
-    def answer(self, prompts: PromptBatch, *, multimask: bool) -> decoding.Answers:
-        """What the decoder says to prompts that are ready for it."""
+    def decode(self, prompts: PromptBatch, *, multimask: bool) -> decoding.MaskPredictions:
+        """Run the mask decoder on prompts in pixels of the model's input."""
         core, how = self.core, {"multimask": multimask, "falls_back": self.falls_back}
         if prompts.mask is None:
             return decoding.decode_prepared(core, self.prepared, prompts, **how)
@@ -128,9 +128,9 @@ def encode_image(
         core: The model.
         source: A path, the bytes of a file, an open file, a Pillow image or an array; or an
             `Embedding` alone, which can be prompted but not drawn on.
-        name: What to call the image in written files.
+        name: The name of the image in written files.
         embedding: An embedding of this image, or the path of a saved one.
-        max_pixels: The most pixels accepted, told from the header.
+        max_pixels: The most pixels accepted, checked before decoding.
 
     Raises:
         ImageError: The image cannot be read, or the embedding is of another image or model.
@@ -143,19 +143,19 @@ def encode_image(
     if embedding is not None:
         return EncodedImage(core, picture, _given(core, embedding, picture))
     encoded = EncodedImage(core, picture, encode_pixels(core, [picture])[0])
-    encoded.prepared  # noqa: B018  (so that the first click is as quick as the others)
+    encoded.prepared  # noqa: B018  (so that the first click is as fast as the next)
     return encoded
 
 
 def encode_pixels(core: SegmentationModel, pictures: list[Picture]) -> list[Embedding]:
-    """The embeddings of images that go through the encoder together."""
+    """The embeddings of images, encoded as one batch."""
     how = core.preprocessing
     pixels = [
         resize_image(picture.need_pixels(), how.size, mean=how.mean, std=how.std)
         for picture in pictures
     ]
     features = core.encode(np.stack(pixels))
-    sizes, names = [picture.size_hw for picture in pictures], [one.name for one in pictures]
+    sizes, names = [picture.size_hw for picture in pictures], [picture.name for picture in pictures]
     return embeddings(core, features, sizes, names)
 
 
@@ -168,7 +168,7 @@ def _given(
         height, width = found.size_hw
         raise ImageError(
             f"the embedding is not that of `{picture.name}`",
-            got=f"one of an image of {width}x{height}",
+            got=f"the embedding of an image of {width}x{height}",
             expected=picture.size_text,
         )
     return found

@@ -1,4 +1,4 @@
-"""The masks that answer a prompt.
+"""The masks of a prompt.
 
 result = image.predict(points=[(500, 375)])
 print(result)                       # 3 masks, 1800x1200, best 0.97
@@ -8,6 +8,7 @@ result.save("out.png"); result.save("out.png", "cutout"); result.save("out.json"
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from numbers import Real
 from typing import SupportsIndex, TypeAlias
 
@@ -19,23 +20,37 @@ from samgraph.formats.segment import Segment
 from samgraph.media.image.preprocess import upscale_logits, upscale_masks
 from samgraph.media.mask import rle
 from samgraph.media.mask.geometry import drop_specks, fill_holes, mask_areas, masks_to_boxes, smooth
-from samgraph.predict.image.decoding import Answers
-from samgraph.predict.output import Segmentation
-from samgraph.predict.picture import Picture
+from samgraph.predict.image.decoding import MaskPredictions
+from samgraph.predict.output import Picture, Segmentation
 
 Floats: TypeAlias = NDArray[np.float32]
 Masks: TypeAlias = NDArray[np.bool_]
 Index: TypeAlias = "SupportsIndex | slice | NDArray[np.bool_] | NDArray[np.integer] | list[int]"
 
-# What the reference clamps logits to before they are given back as a prompt.
+# The reference clamps logits to this before they are used as a mask prompt.
 LOGIT_LIMIT = 32.0
 
 
-class Result(Segmentation):
-    """Masks with their scores: three readings of each prompt, or one.
+@dataclass(frozen=True, slots=True)
+class CleanOptions:
+    """What `Result.clean` does to masks; 0 for nothing.
 
-    A result is a list of masks: it has a length, and `result[i]` is a result of one mask. `prompts`
-    says which prompt each mask answers. Masks at the size of the image are made when asked for.
+    Args:
+        fill_holes: Fill holes of at most so many pixels.
+        drop_specks: Remove islands of at most so many pixels; the largest component stays.
+        smooth: The radius of a majority vote, in pixels.
+    """
+
+    fill_holes: int = 0
+    drop_specks: int = 0
+    smooth: int = 0
+
+
+class Result(Segmentation):
+    """Masks with their scores: three per prompt, or one.
+
+    A result is a sequence of masks: `result[i]` is a result with one mask. `prompts` [n] is the
+    index of the prompt of each mask. Masks are upscaled to the size of the image on first access.
     """
 
     def __init__(
@@ -55,18 +70,18 @@ class Result(Segmentation):
         self._segments: tuple[Segment, ...] | None = None
 
     @classmethod
-    def of(cls, answers: Answers, picture: Picture, threshold: float = 0.0) -> "Result":
-        """The answers to N prompts, M masks each, as N * M masks.
+    def of(cls, predictions: MaskPredictions, picture: Picture, threshold: float = 0.0) -> "Result":
+        """The masks of N prompts, M per prompt, as N * M masks.
 
         Raises:
             OptionError: The threshold is not a number.
         """
         if not isinstance(threshold, Real) or not math.isfinite(threshold):
-            raise OptionError("a threshold is a number", got=repr(threshold))
-        count, each = answers.scores.shape
+            raise OptionError("`threshold` must be a finite number", got=repr(threshold))
+        count, each = predictions.scores.shape
         prompts = np.repeat(np.arange(count), each)
-        logits = answers.logits.reshape(-1, *answers.logits.shape[2:])
-        scores, stability = answers.scores.reshape(-1), answers.stability.reshape(-1)
+        logits = predictions.logits.reshape(-1, *predictions.logits.shape[2:])
+        scores, stability = predictions.scores.reshape(-1), predictions.stability.reshape(-1)
         return cls(picture, logits, scores, stability, prompts, threshold=float(threshold))
 
     def __len__(self) -> int:
@@ -100,7 +115,7 @@ class Result(Segmentation):
 
     @property
     def logits(self) -> Floats:
-        """Low-resolution logits within +-32, [n, L, L], fit to be given back as `mask`."""
+        """Low-resolution logits within +-32, [n, L, L], which can be used as a mask prompt."""
         return self._raw.clip(-LOGIT_LIMIT, LOGIT_LIMIT)
 
     @property
@@ -115,7 +130,7 @@ class Result(Segmentation):
 
     @property
     def best(self) -> "Result":
-        """The mask of each prompt that the model thinks best."""
+        """The mask of each prompt with the highest predicted IoU."""
         order = np.lexsort((-self.scores, self.prompts))
         _, first = np.unique(self.prompts[order], return_index=True)
         return self._take(order[first])
@@ -126,8 +141,8 @@ class Result(Segmentation):
         if self._segments is None:
             scored = zip(rle.encode_many(self.masks), self.scores, self.stability, strict=True)
             self._segments = tuple(
-                Segment(code, score=float(score), stability=float(steady))
-                for code, score, steady in scored
+                Segment(code, score=float(score), stability=float(stability))
+                for code, score, stability in scored
             )
         return self._segments
 
@@ -137,7 +152,7 @@ class Result(Segmentation):
         return self.best.segments
 
     def of_prompt(self, number: int) -> "Result":
-        """The masks that answer one of several prompts."""
+        """The masks of one of several prompts."""
         return self._take(np.flatnonzero(self.prompts == range(self.prompts.max() + 1)[number]))
 
     def full_logits(self) -> Floats:
@@ -145,28 +160,34 @@ class Result(Segmentation):
         return upscale_logits(self._raw, self.size_hw)
 
     def fill_holes(self, max_area: int) -> "Result":
-        """Masks without holes of up to so many pixels."""
+        """Masks with holes of up to `max_area` pixels filled."""
         return self._changed(lambda mask: fill_holes(mask, max_area))
 
     def drop_specks(self, max_area: int) -> "Result":
-        """Masks without loose pieces of up to so many pixels; the largest piece stays."""
+        """Masks without islands of up to `max_area` pixels; the largest component stays."""
         return self._changed(lambda mask: drop_specks(mask, max_area))
 
     def smooth(self, radius: int = 2) -> "Result":
-        """Masks whose every pixel is what most of those around it are."""
+        """Masks smoothed by a majority vote in squares of 2 * radius + 1 pixels."""
         return self._changed(lambda mask: smooth(mask, radius))
+
+    def clean(self, options: CleanOptions) -> "Result":
+        """Holes filled, islands removed and edges smoothed, in this order."""
+        result = self.fill_holes(options.fill_holes) if options.fill_holes else self
+        result = result.drop_specks(options.drop_specks) if options.drop_specks else result
+        return result.smooth(options.smooth) if options.smooth else result
 
     def _changed(self, change: Callable[[Masks], Masks]) -> "Result":
         masks = np.stack([change(mask) for mask in self.masks]) if len(self) else self.masks
         return self._copy(self._raw, self.scores, self.stability, self.prompts, masks)
 
-    def _take(self, places: NDArray[np.int64]) -> "Result":
-        masks = None if self._masks is None else self._masks[places]
+    def _take(self, index: NDArray[np.int64]) -> "Result":
+        masks = None if self._masks is None else self._masks[index]
         return self._copy(
-            self._raw[places],
-            self.scores[places],
-            self.stability[places],
-            self.prompts[places],
+            self._raw[index],
+            self.scores[index],
+            self.stability[index],
+            self.prompts[index],
             masks,
         )
 

@@ -1,4 +1,4 @@
-"""The settings of automatic masks: the reference's, by its names and with its defaults."""
+"""The options of automatic masks: the reference's, by its names and with its defaults."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -26,25 +26,25 @@ _NUMBERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class EverythingSettings:
-    """What to look for and what to keep.
+class EverythingOptions:
+    """Which points are prompts, and which masks are kept.
 
     points_per_side           points along each side of the grid; or `point_grids` instead: a list
                               of [K, 2] in 0..1, for the image and for each layer of crops
-    points_per_batch          points between two steps of the progress; says nothing about results
-    pred_iou_thresh           masks that the model thinks worse are dropped
-    stability_score_thresh    masks that change more with their threshold are dropped ...
-    stability_score_offset    ... when it moves this far up and down
+    points_per_batch          points per progress report; does not change the result
+    pred_iou_thresh           masks with a lower predicted IoU are dropped
+    stability_score_thresh    masks with a lower stability score are dropped
+    stability_score_offset    how far the threshold is moved to compute the stability score
     mask_threshold            the logit above which a pixel belongs to a mask
-    box_nms_thresh            of masks whose boxes overlap more than this, the best stays
-    crop_n_layers             look again at crops: 2 x 2 in the first layer, then 4 x 4, ...
+    box_nms_thresh            IoU of boxes above which non-maximum suppression drops a mask
+    crop_n_layers             also run on crops: 2 x 2 in the first layer, then 4 x 4, ...
     crop_nms_thresh           as `box_nms_thresh`, between crops; the smaller crop wins
-    crop_overlap_ratio        how far crops of the first layer overlap, of the short side
-    crop_n_points_downscale_factor    how much coarser the grid gets from layer to layer
-    min_mask_region_area      holes and loose pieces smaller than this are cleaned away
-    output_mode               the form of masks in `to_sam_dicts`
-    use_m2m                   give each mask back to the model once, to be refined
-    multimask                 three masks a point, or one
+    crop_overlap_ratio        overlap of crops in the first layer, as a fraction of the short side
+    crop_n_points_downscale_factor    how much coarser the grid gets per layer
+    min_mask_region_area      smaller holes and islands are removed, in pixels
+    output_mode               the encoding of masks in `to_sam_dicts`
+    use_m2m                   refine each mask once with itself as a mask prompt
+    multimask                 three masks per point, or one
     """
 
     points_per_side: int | None = 32
@@ -77,32 +77,32 @@ class EverythingSettings:
         return [np.asarray(grid, np.float64) for grid in self.point_grids]
 
 
-def read_settings(given: dict[str, Any]) -> EverythingSettings:
-    """The settings that keyword arguments stand for.
+def read_options(named: dict[str, Any]) -> EverythingOptions:
+    """The options from keyword arguments.
 
     Raises:
-        OptionError: One does not exist or makes no sense.
+        OptionError: An option does not exist, or its value is out of range.
     """
-    known = [field.name for field in fields(EverythingSettings)]
-    for name in given:
+    known = [field.name for field in fields(EverythingOptions)]
+    for name in named:
         if name not in known:
             near = get_close_matches(name, known, n=3) or known
-            raise OptionError(f"there is no setting `{name}`", expected=", ".join(near))
-    if given.get("point_grids") is not None:
-        given = {"points_per_side": None, **given}
-    return EverythingSettings(**given)
+            raise OptionError(f"there is no option `{name}`", expected=", ".join(near))
+    if named.get("point_grids") is not None:
+        named = {"points_per_side": None, **named}
+    return EverythingOptions(**named)
 
 
-def _problems(settings: EverythingSettings) -> list[str]:
-    found = [*_wrong_numbers(settings)]
-    if (settings.points_per_side is None) == (settings.point_grids is None):
+def _problems(options: EverythingOptions) -> list[str]:
+    found = [*_wrong_numbers(options)]
+    if (options.points_per_side is None) == (options.point_grids is None):
         found.append("give either `points_per_side` or `point_grids`, and not both")
-    if settings.output_mode not in _MODES:
-        found.append(f"there is no output mode `{settings.output_mode}`: {', '.join(_MODES)}")
-    return found or _wrong_grids(settings)
+    if options.output_mode not in _MODES:
+        found.append(f"there is no output mode `{options.output_mode}`: {', '.join(_MODES)}")
+    return found or _wrong_grids(options)
 
 
-def _wrong_numbers(settings: EverythingSettings) -> list[str]:
+def _wrong_numbers(options: EverythingOptions) -> list[str]:
     found = []
     whole = {
         "points_per_side": 1,
@@ -111,20 +111,20 @@ def _wrong_numbers(settings: EverythingSettings) -> list[str]:
         "crop_n_points_downscale_factor": 1,
     }
     for name, least in whole.items():
-        value = getattr(settings, name)
+        value = getattr(options, name)
         ok = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
         if not ok and not (name == "points_per_side" and value is None):
             found.append(f"`{name}` is a whole number from {least} up, not `{value}`")
     for name in _NUMBERS:
-        value = getattr(settings, name)
+        value = getattr(options, name)
         if not _is_number(value) or not np.isfinite(value):
             found.append(f"`{name}` is a number, not `{value}`")
-    if not found and settings.min_mask_region_area < 0:
-        found.append(f"`min_mask_region_area` is not negative, got {settings.min_mask_region_area}")
-    if not found and not 0 <= settings.crop_overlap_ratio < 1:
-        found.append(f"`crop_overlap_ratio` is from 0 to 1, not {settings.crop_overlap_ratio}")
-    if not found and settings.crop_n_layers > 4:
-        found.append(f"{4**settings.crop_n_layers} crops are too many: at most 4 layers")
+    if not found and options.min_mask_region_area < 0:
+        found.append(f"`min_mask_region_area` is not negative, got {options.min_mask_region_area}")
+    if not found and not 0 <= options.crop_overlap_ratio < 1:
+        found.append(f"`crop_overlap_ratio` is from 0 to 1, not {options.crop_overlap_ratio}")
+    if not found and options.crop_n_layers > 4:
+        found.append(f"{4**options.crop_n_layers} crops are too many: at most 4 layers")
     return found
 
 
@@ -132,16 +132,16 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _wrong_grids(settings: EverythingSettings) -> list[str]:
-    side, layers = settings.points_per_side, settings.crop_n_layers
+def _wrong_grids(options: EverythingOptions) -> list[str]:
+    side, layers = options.points_per_side, options.crop_n_layers
     if side is not None:
         if side**2 > _MOST_POINTS:
-            return [f"{side} points a side are too many"]
-        if side < settings.crop_n_points_downscale_factor**layers:
+            return [f"{side} points per side are too many"]
+        if side < options.crop_n_points_downscale_factor**layers:
             return ["the deepest layer of crops has no points left"]
         return []
     try:
-        grids = settings.grids
+        grids = options.grids
     except (TypeError, ValueError):
         return ["`point_grids` is not a list of arrays [K, 2]"]
     if len(grids) < layers + 1:

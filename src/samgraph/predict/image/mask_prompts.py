@@ -1,4 +1,4 @@
-"""Masks as prompts: the logits of an earlier answer, or a mask that somebody drew."""
+"""Mask prompts: the logits of an earlier result, or a binary mask."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,18 +12,18 @@ from samgraph.media.image.reading import read_label_image
 
 Floats = NDArray[np.float32]
 
-# What a drawn mask stands for, as in the reference's video predictor: logits of plus or minus ten.
-DRAWN_LOGIT = 10.0
+# The logits of a binary mask are plus or minus ten, as in the reference's video predictor.
+BINARY_LOGIT = 10.0
 
 
 def read_masks(mask: Any, size_hw: tuple[int, int], mask_size: int) -> list[Floats]:
-    """The mask of each prompt as low-resolution logits, [L, L]."""
+    """The low-resolution logits [L, L] of each prompt's mask."""
     if mask is None:
         return []
     if hasattr(mask, "best") and hasattr(mask, "logits"):
         return list(mask.best.logits)
     if isinstance(mask, Sequence) and len(mask) and not isinstance(mask, str | bytes):
-        return [found for one in mask for found in _read(one, size_hw, mask_size)]
+        return [found for item in mask for found in _read(item, size_hw, mask_size)]
     return _read(mask, size_hw, mask_size)
 
 
@@ -39,11 +39,11 @@ def _read(mask: Any, size_hw: tuple[int, int], mask_size: int) -> list[Floats]:
         array = array[:, 0]
     if array.ndim == 2:
         array = array[None]
-    is_drawn = array.dtype.kind in "biu"
-    if array.ndim != 3 or array.shape[1:] != (size_hw if is_drawn else side) or not len(array):
+    is_binary = array.dtype.kind in "biu"
+    if array.ndim != 3 or array.shape[1:] != (size_hw if is_binary else side) or not len(array):
         raise _wrong_mask(array, size_hw, mask_size)
-    if is_drawn:
-        return [drawn_mask(one > 0, mask_size) for one in array]
+    if is_binary:
+        return [binary_mask_logits(item > 0, mask_size) for item in array]
     with np.errstate(over="ignore"):
         wide = array.astype(np.float32)
     if not np.isfinite(wide).all():
@@ -51,19 +51,19 @@ def _read(mask: Any, size_hw: tuple[int, int], mask_size: int) -> list[Floats]:
     return list(wide)
 
 
-def drawn_mask(mask: NDArray[np.bool_], mask_size: int) -> Floats:
-    """A mask at image size as low-resolution logits, [L, L], by how much of a cell is set."""
+def binary_mask_logits(mask: NDArray[np.bool_], mask_size: int) -> Floats:
+    """A mask [H, W] as low-resolution logits [L, L], by the fraction of each cell that is set."""
     grey = Image.fromarray(mask.astype(np.uint8) * np.uint8(255))
     small = grey.resize((mask_size, mask_size), Image.Resampling.BILINEAR)
-    share = np.asarray(small, np.float32) / np.float32(255)
-    return (share * np.float32(2) - np.float32(1)) * np.float32(DRAWN_LOGIT)
+    fraction = np.asarray(small, np.float32) / np.float32(255)
+    return (fraction * np.float32(2) - np.float32(1)) * np.float32(BINARY_LOGIT)
 
 
 def read_mask_file(source: Any, size_hw: tuple[int, int]) -> NDArray[np.bool_]:
-    """A mask from an image file: whatever is not 0 counts.
+    """A binary mask from an image file: every value but 0 is set.
 
     Raises:
-        ImageError: The file is no image, or has colours instead of numbers.
+        ImageError: The file is not an image, or has colours instead of one number per pixel.
         PromptError: It has another size than the image.
     """
     labels = read_label_image(source)

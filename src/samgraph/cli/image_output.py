@@ -1,0 +1,146 @@
+"""The output of commands on images: the options, and a line or JSON for each image."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from samgraph.cli.exit_codes import ExitCode
+from samgraph.cli.option_groups import section, write_options
+from samgraph.errors import SamgraphError
+from samgraph.formats.segment import Segment
+from samgraph.formats.table import IMAGE_FORMATS, WriteOptions
+from samgraph.jobs.images import STREAM, ImageOutput, OutputOptions, run_images
+from samgraph.predict.output import Segmentation
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOutputOptions(OutputOptions):
+    """`OutputOptions`, and whether standard output gets a summary as JSON."""
+
+    as_json: bool = False
+
+
+def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds -o, --format and what belongs to them; the command gets `output`."""
+
+    @section(
+        "Output",
+        click.option(
+            "-o", "--output", "out", metavar="OUT",
+            help="A file, a folder (with a `/` at the end if it is new), or - for standard output.",
+        ),
+        click.option(
+            "--format", type=click.Choice(IMAGE_FORMATS), metavar="NAME",
+            help=f"What to write: {', '.join(IMAGE_FORMATS)} (`samgraph formats` explains them). "
+            "By default, what the suffix of OUT implies.",
+        ),
+        write_options("label", "tolerance", "crop"),
+        click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON."),
+    )  # fmt: skip
+    @wraps(function)
+    def with_output(
+        *args: Any,
+        out: str | None,
+        format: str | None,
+        write: WriteOptions,
+        as_json: bool,
+        **kwargs: Any,
+    ) -> Any:
+        if out == STREAM and as_json:
+            raise click.UsageError("--json and -o - both need standard output")
+        output = ImageOutputOptions(out, format, write, as_json=as_json)
+        return function(*args, output=output, **kwargs)
+
+    return with_output
+
+
+def open_output(
+    options: ImageOutputOptions, sources: list[str], default: str, *, all_masks: bool
+) -> ImageOutput | None:
+    """Where results are written; None where only a summary as JSON is wanted.
+
+    Raises:
+        OutputError: OUT cannot hold the format, or so many images.
+    """
+    options = replace(options, all_masks=all_masks)
+    output = ImageOutput(options, sources, default, sys.stdout.buffer)
+    return None if options.out is None and options.as_json else output
+
+
+def run_command(
+    sources: list[str],
+    work: Callable[[str], Segmentation],
+    output: ImageOutput | None,
+    options: ImageOutputOptions,
+) -> ExitCode:
+    """Work on each image, write the results and print how it went."""
+    report = ConsoleReport(options)
+    return report.finish(run_images(sources, work, output, report))
+
+
+@dataclass
+class ConsoleReport:
+    """Prints how each image went: a line as it happens, or JSON at the end."""
+
+    options: ImageOutputOptions
+    images: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[dict[str, str]] = field(default_factory=list)
+
+    def done(self, source: str, result: Segmentation, files: list[Path], seconds: float) -> None:
+        """An image that went well."""
+        height, width = result.size_hw
+        written = [str(file) for file in files]
+        self.images.append(
+            {
+                "image": source,
+                "width": width,
+                "height": height,
+                "masks": [_described(segment) for segment in result.segments],
+                "written": written,
+                "seconds": round(seconds, 3),
+            }
+        )
+        arrow = f" -> {', '.join(written)}" if written else ""
+        self._print(f"{source}: {result!r}{arrow}")
+
+    def failed(self, source: str, error: SamgraphError) -> None:
+        """An image that could not be used."""
+        self.failures.append({"image": source, "error": error.what})
+        click.echo(f"error: {error}", err=True)
+
+    def finish(self, files: list[Path]) -> ExitCode:
+        """The summary; `files` hold all images."""
+        for file in files:
+            self._print(f"wrote {file}")
+        if self.options.as_json:
+            written = [str(file) for file in files]
+            summary = {"images": self.images, "failed": self.failures, "written": written}
+            click.echo(json.dumps(summary, ensure_ascii=False, indent=2))
+        if not self.failures:
+            return ExitCode.DONE
+        total = len(self.images) + len(self.failures)
+        if total > 1:
+            names = ", ".join(f"`{entry['image']}`" for entry in self.failures)
+            click.echo(f"{len(self.failures)} of {total} images failed: {names}", err=True)
+        return ExitCode.DAMAGE if self.images else ExitCode.BAD_INPUT
+
+    def _print(self, text: str) -> None:
+        """A line for people, on standard error where standard output has data."""
+        if not self.options.as_json:
+            click.echo(text, err=self.options.out == STREAM)
+
+
+def _described(segment: Segment) -> dict[str, Any]:
+    left, top, right, bottom = segment.box_xyxy
+    return {
+        "score": segment.score,
+        "stability": segment.stability,
+        "area": segment.area,
+        "bbox": [left, top, right - left, bottom - top],
+    }

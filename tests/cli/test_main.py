@@ -1,0 +1,95 @@
+"""The command line as a whole: help, exit codes, and the list of formats."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from samgraph.cli import main as module
+from samgraph.cli.exit_codes import ExitCode, exit_codes_text
+from samgraph.errors import PromptError
+from samgraph.formats import FORMATS, IMAGE_FORMATS
+from tests.cli.running import call
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def test_the_exit_codes_are_one_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = exit_codes_text()
+
+    assert text == (
+        "Exit codes: 0 done, 1 our bug, 2 bad input, 3 finished with damage, 130 interrupted."
+    )
+    assert text in " ".join(README.read_text(encoding="utf-8").split())
+    assert text in " ".join(call(monkeypatch, ["--help"]).text.split())
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (PromptError("no", got="this"), ExitCode.BAD_INPUT, "error: no\n  got:      this\n"),
+        (click.UsageError("no"), ExitCode.BAD_INPUT, "error: no\n"),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, "interrupted\n"),
+        (ZeroDivisionError("no"), ExitCode.BUG, "error: ZeroDivisionError: no\n  hint: this is a"),
+    ],
+)
+def test_an_error_has_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, code: ExitCode, message: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(module.samgraph, "main", fail)
+
+    done = call(monkeypatch, ["models"])
+
+    assert done.code == code
+    assert done.err.startswith(message)
+
+
+def test_every_command_has_help_and_every_option_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = call(monkeypatch, ["--help"]).text
+    group = module.samgraph
+    context = click.Context(group)
+
+    for name in group.list_commands(context):
+        assert f"\n  {name} " in listed
+        command = group.get_command(context, name)
+        assert command is not None
+        assert command.help
+        for param in command.params:
+            if isinstance(param, click.Option) and name not in ("graph", "bench"):
+                assert param.help, f"samgraph {name} {param.opts[0]} has no help"
+        assert call(monkeypatch, [name, "--help"]).code == ExitCode.DONE
+
+
+def test_an_unknown_command_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = call(monkeypatch, ["segmnt"])
+
+    assert done.code == ExitCode.BAD_INPUT
+    assert "No such command 'segmnt'" in done.err
+
+
+def test_the_formats_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads(call(monkeypatch, ["formats", "--json"]).out)
+    lines = call(monkeypatch, ["formats"]).text.splitlines()
+
+    assert [row["name"] for row in rows] == list(FORMATS)
+    assert [line.split()[0] for line in lines] == ["name", *FORMATS]
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["coco"]["images"] == "annotations.json"
+    assert by_name["overlay"]["videos"] == "overlay.mp4"
+    assert by_name["labelme"]["images"] == "per image"
+    assert by_name["jsonl"]["images"] is None
+    assert by_name["cutout"]["suffixes"][0] == ".png"
+
+
+@pytest.mark.parametrize("command", ["segment", "everything"])
+def test_commands_on_images_take_every_image_format(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    help_text = " ".join(call(monkeypatch, [command, "--help"]).text.split())
+
+    assert f"What to write: {', '.join(IMAGE_FORMATS)} (" in help_text
+    assert " Model: --model NAME|PATH " in help_text
