@@ -16,8 +16,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # A part imports only from itself and from those above it. `__init__` shows the public names and
 # `__main__` starts the command line. Results save themselves, so formats stand before predict.
 ORDER = (
-    "errors", "version", "graph", "ops", "passes", "engines", "exporters", "runtime", "checkpoint",
-    "models", "media", "formats", "predict", "evaluate", "jobs", "compat", "cli", "serve", "scale",
+    "errors", "version", "untrusted", "graph", "ops", "passes", "engines", "exporters", "runtime",
+    "checkpoint", "models", "media", "formats", "predict", "evaluate", "jobs", "compat", "cli",
+    "serve", "scale",
 )  # fmt: skip
 OUTSIDE = {"__init__", "__main__"}
 

@@ -180,4 +180,4 @@ def test_control_characters_in_a_name_do_not_reach_the_message() -> None:
     with pytest.raises(ImageError) as caught:
         read_image("evil\x1b[2J\n\rname.png")
 
-    assert "`evil?[2J??name.png` does not exist" in str(caught.value)
+    assert r"`evil\x1b[2J\n\x0dname.png` does not exist" in str(caught.value)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from samgraph.checkpoint.source_file import shown
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 LONGEST_NAME = 512
 HIGHEST_RANK = 16

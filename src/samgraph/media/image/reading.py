@@ -26,7 +26,8 @@ from PIL import Image
 
 from samgraph.errors import ImageError, OutputError
 from samgraph.media.files import write_atomically
-from samgraph.media.image.opening import ImageSource, opened, shown
+from samgraph.media.image.opening import ImageSource, opened
+from samgraph.untrusted.text import shown
 
 MAX_PIXELS = 64_000_000
 # JPEG and GIF can hold no more. Beyond it are damaged headers: five million rows of ten pixels are

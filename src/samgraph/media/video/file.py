@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from samgraph.errors import VideoError
-from samgraph.media.image.opening import shown
 from samgraph.media.image.reading import Rgb
 from samgraph.media.video.boxes import check_boxes
 from samgraph.media.video.decoder import Decoder
@@ -39,6 +38,7 @@ from samgraph.media.video.source import (
     check_index,
     skips,
 )
+from samgraph.untrusted.text import shown
 
 MAX_FRAME_PIXELS = 36_000_000
 CACHE_BYTES = 48 << 20
