@@ -8,7 +8,8 @@ from typing import Any
 from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
-from samgraph.errors import CheckpointError, OptionError
+from samgraph.checkpoint.source_file import short_name
+from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
 from samgraph.graph import Graph
 from samgraph.models.sam2.config import CONFIGS, Sam2Config, find_config, from_json
 from samgraph.models.sam2.graphs import TRACES, UNREAD, weight_shapes
@@ -47,8 +48,10 @@ def load_model(
         chosen = chosen.at_size(image_size)
     traced: dict[str, Graph] = {}
     if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
-        traced = {name: trace(chosen) for name, trace in TRACES.items()}
-        _check(found, chosen, traced)
+        if _CONFIG_KEY in found.metadata and config is None:
+            _check(found, _traced(chosen.smallest(), found))  # before maps of the grid are made
+        traced = _traced(chosen, found)
+        _check(found, traced)
     weights = checkpoint.as_float32(found).tensors
     return Sam2Model(chosen, weights, device=device, options=options, traced=traced)
 
@@ -88,7 +91,7 @@ def recognise(found: Checkpoint) -> Sam2Config:
             return from_json(written)
         except OptionError as error:
             raise CheckpointError(
-                f"`{found.source}` has a config that makes no sense", got=error.what
+                f"`{short_name(found.source)}` has a config that makes no sense", got=error.what
             ) from error
     shapes = found.shapes
     for config in CONFIGS.values():
@@ -99,7 +102,7 @@ def recognise(found: Checkpoint) -> Sam2Config:
     expected = known[likely[0]] if likely else known["sam2.1-tiny"]
     checkpoint.check(expected, shapes, source=found.source, known=known)
     raise CheckpointError(
-        f"`{found.source}` is not one of the released models", hint="pass `config=`"
+        f"`{short_name(found.source)}` is not one of the released models", hint="pass `config=`"
     )
 
 
@@ -122,7 +125,17 @@ def _found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...
     return (width, len(blocks), tuple(background[2:]), hidden)
 
 
-def _check(found: Checkpoint, config: Sam2Config, traced: Mapping[str, Graph]) -> None:
+def _traced(config: Sam2Config, found: Checkpoint) -> dict[str, Graph]:
+    """The graphs of a config, which may be of a file and so make no model at all."""
+    try:
+        return {name: trace(config) for name, trace in TRACES.items()}
+    except (ShapeError, GraphError) as error:
+        raise CheckpointError(
+            f"`{short_name(found.source)}`: config `{config.name}` makes no model", got=error.what
+        ) from error
+
+
+def _check(found: Checkpoint, traced: Mapping[str, Graph]) -> None:
     """Every tensor is used, none is missing, all have the right shape."""
     expected = {
         value.name: tuple(int(str(dim)) for dim in value.type.shape)
