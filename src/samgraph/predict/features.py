@@ -19,6 +19,7 @@ from samgraph import checkpoint
 from samgraph.errors import CheckpointError, ImageError
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.model import Sam2Model
+from samgraph.predict.embedding_schema import check_tensors, read_record
 
 Floats = NDArray[np.float32]
 
@@ -73,21 +74,10 @@ class Embedding:
             raise ImageError(
                 f"`{os.fspath(path)}` holds no embedding", got=error.what, hint=error.hint
             ) from error
-        try:
-            about = json.loads(found.metadata[_KEY])
-            height, width = (int(n) for n in about["size_hw"])
-            name, fingerprint = str(about["name"]), str(about["fingerprint"])
-            arrays = [found.tensors[feature] for feature in FEATURES]
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ImageError(
-                f"`{os.fspath(path)}` holds no embedding",
-                hint="`image.embedding.save(path)` writes one",
-            ) from error
-        fits = all(array.dtype == np.float32 and array.ndim == 4 for array in arrays)
-        if not fits or min(height, width) < 1 or not all(np.isfinite(a).all() for a in arrays):
-            raise ImageError(f"`{os.fspath(path)}` holds a damaged embedding")
-        embedding, fine_0, fine_1 = arrays
-        return cls(embedding, fine_0, fine_1, (height, width), name, fingerprint)
+        about = read_record(found.metadata.get(_KEY), os.fspath(path))
+        check_tensors(found.tensors, FEATURES, os.fspath(path))
+        embedding, fine_0, fine_1 = (found.tensors[feature] for feature in FEATURES)
+        return cls(embedding, fine_0, fine_1, about.size_hw, about.name, about.fingerprint)
 
     def check(self, core: Sam2Model) -> None:
         """Refuse an embedding that other weights, or another image size, have made.

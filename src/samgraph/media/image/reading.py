@@ -74,7 +74,7 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Rgb:
     if _is_array(source):
         return _array_to_rgb(_as_array(source), max_pixels)
     with opened(source) as (image, name):
-        _check_size(name, image.height, image.width, max_pixels)
+        check_size(name, image.height, image.width, max_pixels)
         image.load()
         upright = UPRIGHT.get(_orientation(image))
         image = _eight_bits(image, name)
@@ -108,7 +108,7 @@ def read_label_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ND
         ImageError: As `read_image`, or the image has colours instead of numbers.
     """
     with opened(source) as (image, name):
-        _check_size(name, image.height, image.width, max_pixels)
+        check_size(name, image.height, image.width, max_pixels)
         if image.mode not in ("P", "L", "1"):
             raise ImageError(
                 f"{name} does not hold one number a pixel",
@@ -172,7 +172,8 @@ def write_png(path: str | os.PathLike[str], array: NDArray[Any]) -> None:
     write_atomically(path, encode_image(array))
 
 
-def _check_size(name: str, height: int, width: int, max_pixels: int) -> None:
+def check_size(name: str, height: int, width: int, max_pixels: int) -> None:
+    """Refuse more pixels than allowed, and sides that no image has; `name` is for the message."""
     if height * width > max_pixels:
         raise ImageError(
             f"{name} has {width:,} x {height:,} pixels",
@@ -271,7 +272,7 @@ def _check_shape(array: NDArray[Any]) -> None:
 def _array_to_rgb(array: NDArray[Any], max_pixels: int) -> Rgb:
     _check_shape(array)
     name = "the array"
-    _check_size(name, array.shape[0], array.shape[1], max_pixels)
+    check_size(name, array.shape[0], array.shape[1], max_pixels)
     pixels = _to_bytes(array, name)
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]

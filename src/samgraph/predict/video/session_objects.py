@@ -46,7 +46,7 @@ def write_object(one: TrackedObject, at: str, tensors: dict[str, NDArray[Any]]) 
 
 
 def read_object(
-    follower: Follower, described: dict[str, Any], at: str, tensors: Tensors
+    follower: Follower, described: Mapping[str, Any], at: str, tensors: Tensors
 ) -> TrackedObject:
     """An object as it was."""
     one = follower.new_object(checked_object(described["name"]))
