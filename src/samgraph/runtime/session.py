@@ -7,7 +7,6 @@ outputs = compiled.run(x=array)
 
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -78,8 +77,7 @@ class Session:
 
     def __init__(self, device: str = "auto", options: CompileOptions | None = None) -> None:
         self.options = options or CompileOptions()
-        named = self.options.cache_dir
-        self._folder = default_cache_dir() if named is None else Path(named)
+        self._folder = default_cache_dir(self.options.cache_dir)
         memory = self._folder / "machine.json" if self.options.cache else None
         self._choice = choose(device, self.options, memory)
 

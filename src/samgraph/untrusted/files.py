@@ -5,9 +5,9 @@ than memory. The open never blocks, what was opened is looked at through its des
 lead elsewhere a moment later), and no more is read than was allowed.
 """
 
+import io
 import os
 import stat
-from typing import BinaryIO
 
 KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -22,7 +22,7 @@ class NotRegularError(OSError):
     """The path leads to something that is not a file of bytes; `strerror` says to what."""
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     """A regular file, open for reading.
 
     Raises:
