@@ -91,8 +91,7 @@ class VideoFile(FrameSource):
         self._wanted = 0
         real = checked_path(path)
         with errors_named(self._label):
-            check_boxes(real, self._label)
-            self._is_cut_short = ends_early(real)
+            self._is_cut_short = check_boxes(real, self._label) or ends_early(real)
         self._decoder = Decoder(real, self._label, max_pixels)
         try:
             declared = self._decoder.declared
