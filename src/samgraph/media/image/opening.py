@@ -25,7 +25,8 @@ from PIL import (
 )
 
 from samgraph.errors import ImageError, SamgraphError
-from samgraph.media.image.quiet import pillow_is_quiet
+from samgraph.media.image.effort import MeteredFile
+from samgraph.media.image.quiet import pillow_is_quiet, silence_libtiff
 from samgraph.untrusted.files import NotRegularError, open_regular
 from samgraph.untrusted.text import shown
 
@@ -55,8 +56,12 @@ def opened(source: ImageSource) -> Iterator[tuple[Image.Image, str]]:
             if isinstance(source, Image.Image):
                 yield source, name
                 return
-            with _bytes_of(source, name) as file, Image.open(file, formats=FORMATS) as image:
-                yield image, name
+            with _bytes_of(source, name) as file:
+                metered = cast("IO[bytes]", MeteredFile(file, name))
+                with Image.open(metered, formats=FORMATS) as image:
+                    if image.format == "TIFF":
+                        silence_libtiff()
+                    yield image, name
     except SamgraphError:
         raise
     except UnidentifiedImageError as error:

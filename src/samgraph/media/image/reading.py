@@ -26,6 +26,7 @@ from PIL import Image
 
 from samgraph.errors import ImageError, OutputError
 from samgraph.media.files import write_atomically
+from samgraph.media.image.effort import check_scans
 from samgraph.media.image.opening import ImageSource, opened
 from samgraph.untrusted.text import shown
 
@@ -75,6 +76,7 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Rgb:
         return _array_to_rgb(_as_array(source), max_pixels)
     with opened(source) as (image, name):
         check_size(name, image.height, image.width, max_pixels)
+        check_scans(image, name)
         image.load()
         upright = UPRIGHT.get(_orientation(image))
         image = _eight_bits(image, name)
@@ -115,6 +117,7 @@ def read_label_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ND
                 got=f"colours ({image.mode})",
                 expected="a palette or grey image of 8 bits",
             )
+        check_scans(image, name)
         return np.array(image, np.uint8)
 
 
