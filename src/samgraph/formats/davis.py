@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from samgraph.errors import ImageError
+from samgraph.formats.records import Effort
 from samgraph.formats.segment import Segment, SegmentedImage, file_stems, label_image
 from samgraph.media.drawing import palette_png
 from samgraph.media.files import write_atomically
@@ -38,10 +39,10 @@ def read_davis_frame(path: str | os.PathLike[str]) -> SegmentedImage:
     """The objects of one palette PNG, by id."""
     labels = read_label_image(path)
     height, width = labels.shape
+    found = [number for number in np.unique(labels).tolist() if number != 0]
+    Effort(path).spend(labels.size * len(found))
     segments = tuple(
-        Segment.from_mask(labels == object_id, object_id=object_id)
-        for object_id in np.unique(labels).tolist()
-        if object_id != 0
+        Segment.from_mask(labels == object_id, object_id=object_id) for object_id in found
     )
     return SegmentedImage(Path(path).name, (height, width), segments)
 
