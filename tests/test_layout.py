@@ -16,7 +16,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # A part imports only from itself and from those above it. `__init__` shows the public names and
 # `__main__` starts the command line. Results save themselves, so formats stand before predict.
 ORDER = (
-    "errors", "version", "progress", "graph", "ops", "passes", "engines", "exporters", "runtime",
+    "errors", "version", "untrusted", "progress", "graph", "ops", "passes", "engines", "exporters",
+    "runtime",
     "checkpoint", "models", "media", "formats", "predict", "evaluate", "jobs", "compat", "cli",
     "serve", "scale",
 )  # fmt: skip

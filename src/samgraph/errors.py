@@ -15,7 +15,7 @@ class SamgraphError(Exception):
     def __init__(
         self, what: str, *, got: object = None, expected: object = None, hint: str | None = None
     ) -> None:
-        self.what, self.got, self.expected, self.hint = what, got, expected, hint
+        self.what, self.got, self.expected, self.hint = printable(what), got, expected, hint
         lines = [what]
         if got is not None:
             lines.append(f"  got:      {got}")
@@ -23,7 +23,23 @@ class SamgraphError(Exception):
             lines.append(f"  expected: {expected}")
         if hint is not None:
             lines.append(f"  hint: {hint}")
-        super().__init__("\n".join(lines))
+        super().__init__(printable("\n".join(lines)))
+
+
+def printable(text: str) -> str:
+    """`text` without what could steer a terminal: control and format characters are escaped.
+
+    Lines stay lines. Bytes of a file name that are not UTF-8 are shown in hexadecimal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c == "\n" or c.isprintable() else _escaped(ord(c)) for c in text)
+
+
+def _escaped(code: int) -> str:
+    if 0xDC80 <= code <= 0xDCFF:  # how Python carries a byte that is not UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 class ShapeError(SamgraphError, TypeError):

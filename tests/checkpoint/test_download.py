@@ -207,7 +207,7 @@ def test_the_environment_moves_the_cache_and_the_server(
     monkeypatch.setenv("SAMGRAPH_CACHE", str(tmp_path / "here"))
     with serving(Behaviour(CONTENT)) as address:
         monkeypatch.setenv("SAMGRAPH_MIRROR", f"{address}/deep/")
-        assert fetch(RELEASE) == tmp_path / "here" / "test.pt"
+        assert fetch(RELEASE) == tmp_path / "here" / "checkpoints" / "test.pt"
 
 
 def test_the_default_cache_belongs_to_the_user(

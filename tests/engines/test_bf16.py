@@ -106,6 +106,17 @@ def test_a_damaged_memory_is_asked_again(
     assert json.loads(memory.read_text(encoding="utf-8")) == {key: -1.0}
 
 
+def test_a_memory_that_is_a_pipe_is_not_waited_for(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.parent.mkdir()
+    os.mkfifo(memory)
+    monkeypatch.setattr(bf16, "_probe", lambda: 2.0)
+
+    assert bf16.bf16_verdict(memory, VERSION)[0]
+    assert memory.is_file()
+
+
 def test_a_memory_that_cannot_be_written_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

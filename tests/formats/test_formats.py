@@ -15,7 +15,9 @@ from samgraph.formats.label_studio import label_studio_result
 from samgraph.formats.labelme import labelme_document
 from tests.formats.scenes import ring_scene
 
-JUNK: list[Any] = [None, -1, 0, 10**20, 1e308, True, "", "x", [], [[]], {}, [None], [1, "a"]]
+JUNK: list[Any] = [
+    None, -1, 0, 10**20, 10**400, 1e308, True, "", "x", [], [[]], {}, [None], [1, "a"], [10**400]
+]  # fmt: skip
 
 
 def positions(value: Any) -> list[tuple[Any, Any]]:

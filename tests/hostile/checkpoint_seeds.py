@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from samgraph.checkpoint.transformers_names import POINTS
 from tests.checkpoint import making
 from tests.checkpoint.making import (
     GOOD,
@@ -57,6 +58,7 @@ def bad_files() -> dict[str, bytes | Maker]:
     return {
         **_safetensors_lengths(),
         **_safetensors_headers(),
+        **_transformers(),
         **_weights(),
         **_zips(),
         **_pickles(),
@@ -147,6 +149,21 @@ def _safetensors_headers() -> dict[str, bytes | Maker]:
         "key of 1 MB": _header({"k" * 1_000_000: two}, 8),
         "empty key": _header({"": two}, 8),
     }  # fmt: skip
+
+
+def _transformers() -> dict[str, bytes | Maker]:
+    """Files whose names are those of the transformers library, which are renamed."""
+
+    def named(points: dict[str, object], body: int = 8) -> bytes:
+        sign = "vision_encoder.backbone.patch_embed.projection.weight"
+        return _header({sign: entry(F32, [2], [0, 8]), POINTS: points}, body)
+
+    return {
+        "rows without end": named(entry(F32, [2**47 - 1, 0], [8, 8])),
+        "rows without bytes": named(entry(F32, [65_535, 0], [8, 8])),
+        "three rows": named(entry(F32, [3, 1], [8, 20]), 20),
+        "no rows": named(entry(F32, [], [8, 12]), 12),
+    }
 
 
 def _weights() -> dict[str, bytes | Maker]:

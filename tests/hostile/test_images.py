@@ -65,9 +65,7 @@ def test_mutants_are_images_or_image_errors() -> None:
     )
 
     assert done.returncode == 0, done.stderr[-2000:]
-    # libtiff, beneath Pillow, writes what it finds wrong to stderr itself; nothing else may.
-    assert "Warning" not in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr == ""  # libtiff, beneath Pillow, would write what it finds wrong
     report = json.loads(done.stdout)
     allowed = {
         f"{read} {way}" for read in ("image_size", "read_image") for way in ("fine", "refused")
@@ -180,4 +178,4 @@ def test_control_characters_in_a_name_do_not_reach_the_message() -> None:
     with pytest.raises(ImageError) as caught:
         read_image("evil\x1b[2J\n\rname.png")
 
-    assert "`evil?[2J??name.png` does not exist" in str(caught.value)
+    assert r"`evil\x1b[2J\n\x0dname.png` does not exist" in str(caught.value)

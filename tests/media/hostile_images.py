@@ -126,8 +126,36 @@ def bad_files() -> dict[str, bytes]:
         "gigapixels tiff": _tiff({256: 10**6, 257: 10**6}),
         "samples tiff": _tiff({256: 5, 257: 5, 277: 60000}),
         "compression tiff": _tiff({256: 5, 257: 5, 259: 31337}),
+        **_laborious(good),
         "strips tiff": _tiff({256: 5, 257: 5, 273: 2**31, 279: 2**31}),
     }
+
+
+def _laborious(good: dict[str, bytes]) -> dict[str, bytes]:
+    """Small files that would keep a reader busy for long."""
+    png, jpeg, gif = good["png rgb"], good["jpeg"], good["gif"]
+    pixels, end, image = png.index(b"IDAT") - 4, png.index(b"IEND") - 4, gif.index(b",", 13)
+    empty, word = _chunk(b"IDAT", b""), _chunk(b"tEXt", b"a\0b")
+    many = 300_000
+    return {
+        "repeated scan jpeg": repeated_scans(2000, 2000, 3000),
+        "many scans of many pixels jpeg": repeated_scans(6000, 6000, 60),
+        "empty pixels png": png[:pixels] + empty * many + png[pixels:],
+        "words png": png[:pixels] + word * many + png[pixels:],
+        "words at the end png": png[:end] + word * many + png[end:],
+        "empty segments jpeg": jpeg[:2] + b"\xff\xe5\0\2" * many + jpeg[2:],
+        "filled jpeg": jpeg[:2] + b"\xff" * many + jpeg[2:],
+        "comments between scans jpeg": jpeg[:-2] + b"\xff\xfe\0\2" * many + jpeg[-2:],
+        "comments gif": gif[:image] + b"\x21\xfe\x01a\0" * many + gif[image:],
+        "zeros gif": gif[:image] + bytes(many) + gif[image:],
+    }
+
+
+def repeated_scans(width: int, height: int, count: int) -> bytes:
+    """A progressive JPEG of one grey whose last scan, a few bytes, is there so many times."""
+    raw = _file(Image.new("L", (width, height), 128), "JPEG", progressive=True)
+    last, end = raw.rindex(b"\xff\xda"), raw.rindex(b"\xff\xd9")
+    return raw[:last] + raw[last:end] * count + raw[end:]
 
 
 def mutant(data: bytes, rng: np.random.Generator) -> bytes:

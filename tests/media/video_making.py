@@ -150,6 +150,26 @@ def patched(raw: bytes, after: bytes, offset: int, *numbers: int) -> bytes:
     return raw[:place] + new + raw[place + len(new) :]
 
 
+def edited(raw: bytes, edits: Sequence[tuple[int, int]], *, wide: bool = False) -> bytes:
+    """An MP4 with its index at the end that shows parts: (milliseconds, media time) each."""
+    form = ">QqI" if wide else ">IiI"
+    entries = b"".join(struct.pack(form, length, start, 1 << 16) for length, start in edits)
+    listed = box(b"edts", box(b"elst", struct.pack(">II", wide << 24, len(edits)), entries))
+
+    def rebuilt(start: int, stop: int) -> bytes:
+        out = b""
+        while start < stop:
+            size, kind = struct.unpack_from(">I4s", raw, start)
+            inside = raw[start + 8 : start + size]
+            if kind in (b"moov", b"trak"):
+                inside = rebuilt(start + 8, start + size) + (listed if kind == b"trak" else b"")
+            out += b"" if kind == b"edts" else box(kind, inside)
+            start += size
+        return out
+
+    return rebuilt(0, len(raw))
+
+
 def pointing_elsewhere(raw: bytes, target: bytes) -> bytes:
     """An MP4 whose samples are said to lie in another file."""
     out = bytearray(raw)
@@ -232,6 +252,15 @@ def other_containers() -> dict[str, Maker]:
     return {f"{kind}.mp4": maker(kind, *how) for kind, how in kinds.items() if how[0] in usable}
 
 
+def _many_tracks(raw: bytes) -> bytes:
+    """An MP4 whose only track is there five hundred times, each within the limit."""
+    start = raw.index(b"moov") - 4
+    at = raw.index(b"trak") - 4
+    track = raw[at : at + int.from_bytes(raw[at : at + 4])]
+    inside = raw[start + 8 :]
+    return raw[:start] + box(b"moov", inside.replace(track, track * 500))
+
+
 def broken_files(good: Path) -> dict[str, bytes]:
     """Files of other kinds, and containers that are empty, endless or false."""
     mp4, mkv = (good / "a.mp4").read_bytes(), (good / "a.mkv").read_bytes()
@@ -267,6 +296,9 @@ def broken_files(good: Path) -> dict[str, bytes]:
         "all the samples.mp4": patched(mp4, b"stsz", 4, 1, 2**32 - 1),
         "hundred million in a run.mp4": fragments[:moof] + box(b"moof", box(b"traf", header, run)),
         "thousand runs.mp4": fragments[:moof] + box(b"moof", box(b"traf", header, run * 1000)),
+        "four million by edits.mp4": edited(mp4, [(960, 0)] * 170_000),
+        "four million from afar.mp4": edited(mp4, [(40, 9000)] * 46_000, wide=True),
+        "edits of many tracks.mp4": _many_tracks(edited(mp4, [(960, 0)] * 800)),
         "compressed index.mp4": box(b"ftyp", b"qt  ") + box(b"moov", box(b"cmov", bytes(99))),
         "endless box.mp4": mp4[:start] + b"\0\0\0\1moov" + b"\xff" * 8,
         "box of seven.mp4": b"\0\0\0\7moov" * 99,

@@ -1,15 +1,20 @@
 """Compiled graphs on disk: the same bits, and at worst a warning and a new compilation."""
 
 import os
-from collections.abc import Callable
+import stat
+import struct
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from samgraph.checkpoint.download import cache_folder
 from samgraph.engines.openvino.engine import OpenVinoEngine
-from samgraph.errors import SamgraphWarning
+from samgraph.errors import OptionError, SamgraphWarning
 from samgraph.runtime import CompileOptions, GraphCache, Profile, Session, default_cache_dir
 from samgraph.runtime import cache as cache_module
 from samgraph.runtime.cache import cache_key
@@ -18,11 +23,18 @@ from tests.runtime.graphs import mlp
 X = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
 
 
-def run(folder: Path, **options: object) -> bytes:
+def run(
+    folder: Path, weights: Mapping[str, NDArray[Any]] | None = None, **options: object
+) -> bytes:
     """The bits of one run of the small network, compiled or from the cache in `folder`."""
-    graph, weights = mlp()
+    graph, own = mlp()
+    weights = weights or own
     settings = CompileOptions(cache_dir=folder, threads=1, **options)  # type: ignore[arg-type]  # few
     return Session("cpu", settings).compile(graph, weights).run_numpy(x=X)["y"].tobytes()
+
+
+def other_weights() -> dict[str, NDArray[Any]]:
+    return {name: array + 1 for name, array in mlp()[1].items()}
 
 
 def files(folder: Path) -> list[Path]:
@@ -131,9 +143,9 @@ def test_a_file_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
     with pytest.warns(SamgraphWarning) as seen:
         run(tmp_path)
 
-    texts = [str(warning.message) for warning in seen]
-    assert any("cannot be read (Is a directory); compiling anew" in text for text in texts)
-    assert any("cannot be kept" in text for text in texts)
+    (text,) = (str(warning.message) for warning in seen)
+    assert text == f"the cache file `{path}` is a folder; compiling anew"
+    assert path.is_file()
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,3 +230,145 @@ def test_the_default_folder_can_be_named(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.delenv("SAMGRAPH_CACHE")
     assert default_cache_dir().name == "samgraph"
+
+
+def test_a_home_is_the_same_folder_for_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SAMGRAPH_CACHE", "~/x")
+
+    assert default_cache_dir() == tmp_path / "x"
+    assert cache_folder() == tmp_path / "x" / "checkpoints"
+    assert default_cache_dir("~/y") == cache_folder("~/y") == tmp_path / "y"
+    assert Session("cpu")._folder == tmp_path / "x"
+
+    monkeypatch.setenv("SAMGRAPH_CACHE", "~nobody-of-that-name/x")
+    with pytest.raises(OptionError, match="is in nobody's home"):
+        default_cache_dir()
+
+
+def store_two(folder: Path) -> tuple[Path, Path]:
+    """The entries of two graphs that differ in their weights alone."""
+    run(folder)
+    run(folder, weights=other_weights())
+    one, two = files(folder)
+    return one, two
+
+
+def test_an_entry_under_the_name_of_another_is_found_out(
+    tmp_path: Path, compilations: list[str]
+) -> None:
+    first, second = run(tmp_path / "x"), run(tmp_path / "y", weights=other_weights())
+    assert first != second
+    one, two = store_two(tmp_path)
+    kept = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(kept)
+    done = len(compilations)
+
+    message = "is that of another graph; compiling anew"
+    with pytest.warns(SamgraphWarning, match=message):
+        assert run(tmp_path) == first
+    with pytest.warns(SamgraphWarning, match=message):
+        assert run(tmp_path, weights=other_weights()) == second
+
+    assert run(tmp_path) == first  # without a warning, and without compiling
+    assert len(compilations) == done + 2
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def sparse(path: Path) -> None:
+    os.truncate(path, 4 << 40)
+
+
+def large_head(path: Path) -> None:
+    """A head that promises four terabytes, which are there as a hole."""
+    data = path.read_bytes()
+    at = cache_module._HEAD.size - 40
+    path.write_bytes(data[:at] + struct.pack("<Q", 4 << 40) + data[at + 8 :])
+    os.truncate(path, cache_module._HEAD.size + (4 << 40))
+
+
+def loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def for_all(path: Path) -> None:
+    path.chmod(0o666)
+
+
+@pytest.mark.parametrize("spoil", [pipe, endless, sparse, large_head, loop, for_all])
+def test_a_bad_entry_costs_a_compilation_and_nothing_else(
+    tmp_path: Path, spoil: Callable[[Path], None], compilations: list[str]
+) -> None:
+    first = run(tmp_path)
+    (path,) = files(tmp_path)
+    spoil(path)
+
+    with pytest.warns(SamgraphWarning, match="compiling anew") as seen:
+        assert run(tmp_path) == first
+
+    assert len(seen) == 1
+    assert run(tmp_path) == first
+    assert len(compilations) == 2
+    assert path.is_file()
+    assert not path.is_symlink()
+
+
+def test_the_folder_is_for_this_user_alone(tmp_path: Path) -> None:
+    run(tmp_path / "cache")
+
+    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "cache" / "graphs").stat().st_mode) == 0o700
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(
+    tmp_path: Path, compilations: list[str]
+) -> None:
+    first = run(tmp_path)
+    (tmp_path / "graphs").chmod(0o777)
+
+    with pytest.warns(SamgraphWarning, match=r"other users may write to it; .*chmod go-w"):
+        assert run(tmp_path) == first
+
+    assert len(compilations) == 2
+    (tmp_path / "graphs").chmod(0o700)
+    run(tmp_path)
+    assert len(compilations) == 2
+
+
+def test_a_folder_of_another_user_is_not_used(
+    tmp_path: Path, compilations: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(tmp_path)
+    owner = os.geteuid()
+    monkeypatch.setattr(cache_module, "is_private", lambda status: status.st_uid == owner + 1)
+
+    with pytest.warns(SamgraphWarning, match="other users may write to it"):
+        assert run(tmp_path) == first
+
+    assert len(compilations) == 2
+
+
+def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
+    run(tmp_path)
+    old, new = (tmp_path / "graphs" / f"k.blob.{n}.1.tmp" for n in (1, 2))
+    for path in (old, new):
+        path.write_bytes(bytes(100))
+    os.utime(old, (0, 0))
+
+    GraphCache(tmp_path).store("key", b"data")
+
+    assert not old.exists()
+    assert new.exists()  # it may be in the making

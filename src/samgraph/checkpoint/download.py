@@ -25,8 +25,9 @@ from samgraph.checkpoint.transfer import (
     disk_error,
 )
 from samgraph.errors import DownloadError
+from samgraph.runtime.cache import default_cache_dir
 
-CACHE, MIRROR, OFFLINE = "SAMGRAPH_CACHE", "SAMGRAPH_MIRROR", "SAMGRAPH_OFFLINE"
+MIRROR, OFFLINE = "SAMGRAPH_MIRROR", "SAMGRAPH_OFFLINE"
 
 TRIES = 4  # without a byte of progress between them
 MOST_TRIES = 40
@@ -36,13 +37,10 @@ SLACK_BYTES = 16 << 20
 
 
 def cache_folder(cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Where checkpoints are kept: `cache_dir`, `SAMGRAPH_CACHE`, or the user's cache folder."""
-    chosen = cache_dir if cache_dir is not None else os.environ.get(CACHE)
-    if chosen:
-        return Path(chosen).expanduser()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("samgraph", appauthor=False) / "checkpoints"
+    """Where checkpoints are kept: `cache_dir`, or `checkpoints` in the folder of all caches."""
+    if cache_dir is not None:
+        return default_cache_dir(cache_dir)
+    return default_cache_dir() / "checkpoints"
 
 
 def cached(release: Release, *, cache_dir: str | os.PathLike[str] | None = None) -> Path | None:

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Mapping
 
 from samgraph.checkpoint.foreign import describe_foreign
-from samgraph.checkpoint.source_file import short_name, shown
+from samgraph.checkpoint.source_file import short_name
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 Shapes = Mapping[str, tuple[int, ...]]
 

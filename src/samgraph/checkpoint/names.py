@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from samgraph.checkpoint.builtin import NANO
-from samgraph.checkpoint.source_file import shown
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 BASE = "https://dl.fbaipublicfiles.com/segment_anything_2"
 SIZES = ("tiny", "small", "base-plus", "large")

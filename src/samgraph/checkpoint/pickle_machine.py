@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from samgraph.checkpoint.pickle_records import call_record, name_record, storage_record
-from samgraph.checkpoint.source_file import shown
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 MOST_OPERATIONS = 200_000  # sam2.1-large has 39,000
 MOST_PROGRAM_BYTES = 8 << 20

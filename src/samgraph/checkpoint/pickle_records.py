@@ -11,9 +11,9 @@ from typing import NoReturn, TypeGuard
 import ml_dtypes
 import numpy as np
 
-from samgraph.checkpoint.source_file import shown
 from samgraph.checkpoint.tensor_rules import HIGHEST_RANK, LARGEST, is_addressable
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 ORDERED_DICT = ("collections", "OrderedDict")
 REBUILD_TENSOR = ("torch._utils", "_rebuild_tensor_v2")

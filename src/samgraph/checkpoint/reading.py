@@ -8,10 +8,11 @@ import ml_dtypes
 import numpy as np
 
 from samgraph.checkpoint import safetensors_file, torch_zip
-from samgraph.checkpoint.source_file import Array, SourceFile, short_name, shown
+from samgraph.checkpoint.source_file import Array, SourceFile, short_name
 from samgraph.checkpoint.tensor_rules import check_count, check_name, unwrap
 from samgraph.checkpoint.transformers_names import is_transformers, to_meta
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 CHUNK = 1 << 20
 MOST_NAMED = 5

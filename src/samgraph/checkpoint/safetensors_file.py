@@ -18,9 +18,10 @@ from typing import Any, BinaryIO, Literal, NoReturn
 import ml_dtypes
 import numpy as np
 
-from samgraph.checkpoint.source_file import Array, SourceFile, as_values, check_memory, shown
+from samgraph.checkpoint.source_file import Array, SourceFile, as_values, check_memory
 from samgraph.checkpoint.tensor_rules import check_count, check_name, check_shape
 from samgraph.errors import CheckpointError, OutputError
+from samgraph.untrusted.text import shown
 
 Precision = Literal["fp32", "fp16", "bf16"]
 

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 Array = npt.NDArray[Any]
 ByteArray = npt.NDArray[np.uint8]
-
-LONGEST_SHOWN = 120
 
 KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -28,12 +27,6 @@ KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-
-
-def shown(text: str) -> str:
-    """`text` as it may be printed: one line, no control characters, cut when long."""
-    short = text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
-    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in short)
 
 
 def short_name(source: str) -> str:

@@ -1,16 +1,17 @@
 """What any checkpoint must keep to, whatever its format: names, ranks, nesting, sizes."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from samgraph.checkpoint.source_file import shown
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 LONGEST_NAME = 512
 HIGHEST_RANK = 16
 LARGEST = 2**48  # values in a tensor
-MOST_TENSORS = 100_000
+LONGEST_EMPTY = 2**16  # side of a tensor without values, which no bytes of the file stand for
+MOST_TENSORS = 20_000  # the largest SAM 2 has a thousand, a long session some thousands
 
 # Where training code puts the weights, tried in this order.
 WRAPPERS = ("model", "state_dict", "model_state_dict")
@@ -59,9 +60,10 @@ def check_shape(shape: object, name: str, source: str) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def is_addressable(shape: Iterable[int]) -> bool:
+def is_addressable(shape: Sequence[int]) -> bool:
     """Whether an array of `shape` can exist; a side of 0 does not excuse the others."""
-    return math.prod(max(size, 1) for size in shape) < LARGEST
+    limit = LARGEST if all(shape) else LONGEST_EMPTY
+    return math.prod(max(size, 1) for size in shape) < limit
 
 
 def unwrap(tree: Mapping[Any, object]) -> Mapping[Any, object]:

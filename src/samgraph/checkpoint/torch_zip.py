@@ -15,10 +15,11 @@ import numpy as np
 
 from samgraph.checkpoint.pickle_machine import MOST_PROGRAM_BYTES, PickleMachine
 from samgraph.checkpoint.pickle_records import RESAVE, StorageRecord, TensorRecord
-from samgraph.checkpoint.source_file import Array, SourceFile, as_values, check_memory, shown
+from samgraph.checkpoint.source_file import Array, SourceFile, as_values, check_memory
 from samgraph.checkpoint.tensor_rules import check_count, check_name, unwrap
 from samgraph.checkpoint.zip_directory import ZipDirectory
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 BYTE_ORDERS = {b"little": "little", b"big": "big"}
 

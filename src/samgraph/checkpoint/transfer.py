@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 from urllib.parse import urlsplit
 
-from samgraph.checkpoint.source_file import shown
 from samgraph.errors import DownloadError
+from samgraph.untrusted.text import shown
 
 Progress = Callable[[int, int | None], None]
 

@@ -13,11 +13,12 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from samgraph.checkpoint.source_file import Array
+from samgraph.checkpoint.source_file import Array, short_name
 from samgraph.errors import CheckpointError
 
 FOURIER = "sam_prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"
 POINTS = "prompt_encoder.point_embed.weight"
+POINT_KINDS = 4  # background and foreground clicks, the two corners of a box
 SIGNS = ("vision_encoder.backbone.patch_embed.projection.weight", POINTS)
 
 # Each rule is tried on the name the rules before it have left. The order matters in two places:
@@ -87,22 +88,28 @@ def to_meta(tensors: Mapping[str, Array], source: str) -> dict[str, Array]:
     """The same tensors under the names of Meta's files; values are never changed."""
     renamed: dict[str, Array] = {}
     for name, array in tensors.items():
-        for new_name, piece in _renamed(name, array):
+        for new_name, piece in _renamed(name, array, source):
             if new_name in renamed and not _same_bits(renamed[new_name], piece):
                 raise CheckpointError(
-                    f"`{source}` gives two different tensors for `{new_name}`",
+                    f"`{short_name(source)}` gives two different tensors for `{new_name}`",
                     got=f"`{name}` among them",
                 )
             renamed[new_name] = piece
     return renamed
 
 
-def _renamed(name: str, array: Array) -> list[tuple[str, Array]]:
+def _renamed(name: str, array: Array, source: str) -> list[tuple[str, Array]]:
     """One tensor under its new name, or the rows of the point embeddings under four."""
-    if name == POINTS and array.ndim == 2:
-        rows = range(array.shape[0])
-        return [(f"sam_prompt_encoder.point_embeddings.{i}.weight", array[i : i + 1]) for i in rows]
-    return [(meta_name(name), array)]
+    if name != POINTS:
+        return [(meta_name(name), array)]
+    if array.ndim != 2 or array.shape[0] != POINT_KINDS:
+        raise CheckpointError(
+            f"`{short_name(source)}`: `{POINTS}` is of another shape than in any SAM 2",
+            got=list(array.shape),
+            expected=f"{POINT_KINDS} rows",
+        )
+    rows = range(POINT_KINDS)
+    return [(f"sam_prompt_encoder.point_embeddings.{i}.weight", array[i : i + 1]) for i in rows]
 
 
 def _downsampler_step(found: re.Match[str]) -> str:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NoReturn
 
-from samgraph.checkpoint.source_file import ByteArray, SourceFile, shown
+from samgraph.checkpoint.source_file import ByteArray, SourceFile
 from samgraph.errors import CheckpointError
+from samgraph.untrusted.text import shown
 
 MOST_ENTRIES = 10_000  # sam2.1-large has 910
 MOST_DIRECTORY_BYTES = 16 << 20

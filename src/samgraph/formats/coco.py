@@ -18,7 +18,9 @@ from typing import Any
 
 from samgraph.errors import ImageError
 from samgraph.formats.records import (
+    Effort,
     corners,
+    first_point,
     read_json,
     take,
     take_integer,
@@ -28,7 +30,7 @@ from samgraph.formats.records import (
 )
 from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage, labels_of
 from samgraph.media.mask import rle as run_lengths
-from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_rle
 
 
 def write_coco(
@@ -78,7 +80,7 @@ def read_coco(path: str | os.PathLike[str]) -> list[SegmentedImage]:
     Raises:
         ImageError: The file is missing, is not COCO, or an annotation in it is damaged.
     """
-    document, where = read_json(path), f"`{path}`"
+    document, where, effort = read_json(path), f"`{path}`", Effort(path)
     names = {
         take(category, "id", int, where): take(category, "name", str, where)
         for category in take(document, "categories", list, where)
@@ -94,7 +96,7 @@ def read_coco(path: str | os.PathLike[str]) -> list[SegmentedImage]:
             raise ImageError(f"{where} has an annotation of image {image_id}, which it lacks")
         image = found[image_id]
         label = names.get(take(record, "category_id", int, where))
-        image.segments.append(_segment(record, image.size_hw, label, where))
+        image.segments.append(_segment(record, image.size_hw, label, where, effort))
     return [
         SegmentedImage(item.name, item.size_hw, tuple(item.segments)) for item in found.values()
     ]
@@ -129,7 +131,11 @@ def _described(segment: Segment, polygons: bool, tolerance: float) -> dict[str, 
 
 
 def _segment(
-    record: Mapping[str, Any], size_hw: tuple[int, int], label: str | None, where: str
+    record: Mapping[str, Any],
+    size_hw: tuple[int, int],
+    label: str | None,
+    where: str,
+    effort: Effort,
 ) -> Segment:
     shape = record.get("segmentation")
     if isinstance(shape, Mapping):
@@ -142,7 +148,7 @@ def _segment(
             )
     elif isinstance(shape, list):
         rings = [corners(points, where) for points in shape]
-        encoded = run_lengths.encode(polygons_to_mask(rings, size_hw))
+        encoded = polygons_to_rle(rings, size_hw, effort.spend)
     else:
         raise ImageError(f"{where} has an annotation without a usable `segmentation`")
     return Segment(
@@ -151,7 +157,7 @@ def _segment(
         score=take_number(record, "score"),
         stability=take_number(record, "stability_score"),
         object_id=take_integer(record, "track_id"),
-        point_xy=_point(record.get("point_coords")),
+        point_xy=first_point(record.get("point_coords")),
     )
 
 

@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import ImageError
-from samgraph.formats.records import corners, read_text
+from samgraph.formats.records import Effort, check_size, corners, read_text
 from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage
 from samgraph.media.files import write_atomically
 from samgraph.media.mask import rle as run_lengths
-from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_rle
+from samgraph.media.mask.rle import Rle
 
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -66,14 +67,13 @@ def read_cvat(path: str | os.PathLike[str]) -> list[SegmentedImage]:
     Raises:
         ImageError: The file is missing, is not CVAT's, or a shape in it is damaged.
     """
-    where = f"`{path}`"
+    where, effort = f"`{path}`", Effort(path)
     images = []
     for element in _parse(read_text(path), where).iter("image"):
-        size_hw = _number(element, "height", where), _number(element, "width", where)
-        if min(size_hw) < 1 or size_hw[0] * size_hw[1] > run_lengths.MAX_PIXELS:
-            raise ImageError(f"{where} has an image of impossible size", got=f"{size_hw}")
+        height, width = (_number(element, key, where) for key in ("height", "width"))
+        size_hw = check_size(height, width, where)
         segments = tuple(
-            _read_shape(shape, size_hw, where)
+            _read_shape(shape, size_hw, where, effort)
             for shape in element
             if shape.tag in ("mask", "polygon")
         )
@@ -110,19 +110,21 @@ def _row_runs(crop: NDArray[np.bool_]) -> list[int]:
     return run_lengths.uncompressed(run_lengths.encode(np.ascontiguousarray(crop.T)))["counts"]
 
 
-def _read_shape(shape: ElementTree.Element, size_hw: tuple[int, int], where: str) -> Segment:
+def _read_shape(
+    shape: ElementTree.Element, size_hw: tuple[int, int], where: str, effort: Effort
+) -> Segment:
     if shape.tag == "mask":
-        mask = _read_mask(shape, size_hw, where)
+        encoded = _read_mask(shape, size_hw, where, effort)
     else:
         pairs = [pair.split(",") for pair in shape.get("points", "").split(";")]
-        mask = polygons_to_mask([corners(pairs, where)], size_hw)
+        encoded = polygons_to_rle([corners(pairs, where)], size_hw, effort.spend)
     group = _number(shape, "group_id", where) if "group_id" in shape.attrib else None
-    return Segment(run_lengths.encode(mask), label=shape.get("label"), object_id=group)
+    return Segment(encoded, label=shape.get("label"), object_id=group)
 
 
 def _read_mask(
-    shape: ElementTree.Element, size_hw: tuple[int, int], where: str
-) -> NDArray[np.bool_]:
+    shape: ElementTree.Element, size_hw: tuple[int, int], where: str, effort: Effort
+) -> Rle:
     left, top, width, height = (
         _number(shape, key, where) for key in ("left", "top", "width", "height")
     )
@@ -133,10 +135,9 @@ def _read_mask(
         runs = [int(run) for run in shape.get("rle", "").split(",")]
     except ValueError as error:
         raise ImageError(f"{where} has a mask whose runs are not numbers") from error
-    mask = np.zeros(size_hw, np.bool_)
+    effort.spend(width * height)
     crop = run_lengths.decode({"size": [width, height], "counts": runs}).T
-    mask[top : top + height, left : left + width] = crop
-    return mask
+    return run_lengths.encode_at(crop, top, left, size_hw)
 
 
 def _parse(text: str, where: str) -> ElementTree.Element:
@@ -145,7 +146,7 @@ def _parse(text: str, where: str) -> ElementTree.Element:
         raise ImageError(f"{where} declares a document type, which is not read")
     try:
         root = ElementTree.fromstring(text)  # noqa: S314 (no document type, so no entities)
-    except (ElementTree.ParseError, ValueError) as error:
+    except (ElementTree.ParseError, ValueError, RecursionError, MemoryError) as error:
         raise ImageError(f"{where} is not XML", got=str(error)[:120]) from error
     if root.tag != "annotations":
         raise ImageError(

@@ -13,6 +13,7 @@ import numpy as np
 
 from samgraph.errors import ImageError
 from samgraph.formats.pictures import davis_bytes
+from samgraph.formats.records import Effort
 from samgraph.formats.segment import Segment, SegmentedImage, file_stems
 from samgraph.media.files import write_atomically
 from samgraph.media.image.reading import read_label_image
@@ -38,10 +39,10 @@ def read_davis_frame(path: str | os.PathLike[str]) -> SegmentedImage:
     """The objects of one palette PNG, by id."""
     labels = read_label_image(path)
     height, width = labels.shape
+    found = [number for number in np.unique(labels).tolist() if number != 0]
+    Effort(path).spend(labels.size * len(found))
     segments = tuple(
-        Segment.from_mask(labels == object_id, object_id=object_id)
-        for object_id in np.unique(labels).tolist()
-        if object_id != 0
+        Segment.from_mask(labels == object_id, object_id=object_id) for object_id in found
     )
     return SegmentedImage(Path(path).name, (height, width), segments)
 

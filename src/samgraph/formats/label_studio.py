@@ -19,10 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import ImageError
-from samgraph.formats.records import corners, read_json, take, take_number, take_size, write_json
+from samgraph.formats.records import (
+    Effort,
+    corners,
+    read_json,
+    take,
+    take_number,
+    take_size,
+    write_json,
+)
 from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage
 from samgraph.media.mask import rle as run_lengths
-from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_rle
 
 SIZES = (3, 4, 8, 16)
 WORD = 8
@@ -96,7 +104,7 @@ def read_label_studio(path: str | os.PathLike[str]) -> list[SegmentedImage]:
     Raises:
         ImageError: The file is missing, is not Label Studio's, or a region in it is damaged.
     """
-    tasks, where = read_json(path), f"`{path}`"
+    tasks, where, effort = read_json(path), f"`{path}`", Effort(path)
     if not isinstance(tasks, list):
         raise ImageError(f"{where} is not a list of tasks", got=type(tasks).__name__)
     images = []
@@ -115,7 +123,8 @@ def read_label_studio(path: str | os.PathLike[str]) -> list[SegmentedImage]:
         if len(set(sizes)) > 1:
             raise ImageError(f"{where} gives `{name}` two sizes", got=sorted(set(sizes)))
         segments = tuple(
-            _read_region(region, size, where) for region, size in zip(regions, sizes, strict=True)
+            _read_region(region, size, where, effort)
+            for region, size in zip(regions, sizes, strict=True)
         )
         images.append(SegmentedImage(name, sizes[0] if sizes else (0, 0), segments))
     return images
@@ -142,11 +151,10 @@ def decode_brush(brush: Sequence[int], size_hw: tuple[int, int]) -> NDArray[np.b
         data = bytes(brush)
     except (TypeError, ValueError) as error:
         raise ImageError("a brush mask is not made of bytes") from error
-    height, width = size_hw
-    values = np.zeros(height * width * CHANNELS, np.bool_)
-    for start, stop, value in _unpacked(data, len(values)):
-        values[start:stop] = value > 0
-    return values.reshape(height, width, CHANNELS)[:, :, CHANNELS - 1].copy()
+    mask = np.zeros(size_hw[0] * size_hw[1], np.bool_)
+    for start, stop, value in _unpacked(data, len(mask) * CHANNELS):
+        mask[start // CHANNELS : stop // CHANNELS] = value > 0  # those whose alpha is in the run
+    return mask.reshape(size_hw)
 
 
 def _run_bits(length: int, value: int) -> Iterator[str]:
@@ -200,18 +208,21 @@ def _percent_ring(segment: Segment, tolerance: float) -> dict[str, Any]:
     return {"points": ring.tolist(), "closed": True}
 
 
-def _read_region(region: dict[str, Any], size_hw: tuple[int, int], where: str) -> Segment:
+def _read_region(
+    region: dict[str, Any], size_hw: tuple[int, int], where: str, effort: Effort
+) -> Segment:
     value = take(region, "value", dict, where)
     if region["type"] == "brushlabels":
-        mask = decode_brush(take(value, "rle", list, where), size_hw)
+        effort.spend(size_hw[0] * size_hw[1])
+        encoded = run_lengths.encode(decode_brush(take(value, "rle", list, where), size_hw))
     else:
         scale = np.array([size_hw[1] / 100, size_hw[0] / 100])
         ring = corners(take(value, "points", list, where), where) * scale
-        mask = polygons_to_mask([ring], size_hw)
+        encoded = polygons_to_rle([ring], size_hw, effort.spend)
     labels = value.get(region["type"])
     label = labels[0] if isinstance(labels, list) and labels else None
     return Segment(
-        run_lengths.encode(mask),
+        encoded,
         label=label if isinstance(label, str) else None,
         score=take_number(region, "score"),
     )

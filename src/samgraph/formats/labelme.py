@@ -8,7 +8,7 @@ share a `group_id`, which is the only link between the polygons of an object in 
 import base64
 import binascii
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from samgraph.errors import ImageError
 from samgraph.formats.records import (
+    Effort,
     corners,
     read_json,
     take,
@@ -26,9 +27,10 @@ from samgraph.formats.records import (
     write_json,
 )
 from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage, file_stems
-from samgraph.media.image.reading import encode_image, read_label_image
+from samgraph.media.image.reading import encode_image, image_size, read_label_image
 from samgraph.media.mask import rle as run_lengths
-from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_rle
+from samgraph.media.mask.rle import Rle
 
 VERSION = "5.5.0"
 
@@ -80,26 +82,22 @@ def read_labelme(path: str | os.PathLike[str]) -> SegmentedImage:
     Raises:
         ImageError: The file is missing, is not labelme's, or a shape in it is damaged.
     """
-    document, where = read_json(path), f"`{path}`"
+    document, where, effort = read_json(path), f"`{path}`", Effort(path)
     size_hw = take_size(document, "imageHeight", "imageWidth", where)
-    groups: dict[object, tuple[NDArray[np.bool_], Mapping[str, Any]]] = {}
+    groups: dict[object, list[Mapping[str, Any]]] = {}
     for shape in take(document, "shapes", list, where):
         kind, label = take(shape, "shape_type", str, where), take(shape, "label", str, where)
-        if kind not in ("mask", "polygon"):
-            continue
-        mask = _read_shape(shape, kind, size_hw, where)
-        group = take_integer(shape, "group_id")
-        key = len(groups) if group is None else (label, group)
-        before = groups[key][0] if key in groups else np.zeros(size_hw, np.bool_)
-        groups[key] = (before | mask, shape)
+        if kind in ("mask", "polygon"):
+            group = take_integer(shape, "group_id")
+            groups.setdefault(len(groups) if group is None else (label, group), []).append(shape)
     segments = tuple(
         Segment(
-            run_lengths.encode(mask),
-            label=shape["label"],
-            score=take_number(shape, "score"),
-            object_id=take_integer(shape, "group_id"),
+            _read_group(shapes, size_hw, where, effort),
+            label=shapes[-1]["label"],
+            score=take_number(shapes[-1], "score"),
+            object_id=take_integer(shapes[-1], "group_id"),
         )
-        for mask, shape in groups.values()
+        for shapes in groups.values()
     )
     return SegmentedImage(take(document, "imagePath", str, where), size_hw, segments)
 
@@ -134,22 +132,41 @@ def _polygons(segment: Segment, tolerance: float) -> list[dict[str, Any]]:
     ]
 
 
-def _read_shape(
-    shape: Mapping[str, Any], kind: str, size_hw: tuple[int, int], where: str
-) -> NDArray[np.bool_]:
+def _read_group(
+    shapes: Sequence[Mapping[str, Any]], size_hw: tuple[int, int], where: str, effort: Effort
+) -> Rle:
+    """All shapes of a segment together. One mask of the image at most is in memory."""
+    rings = [
+        corners(take(shape, "points", list, where), where)
+        for shape in shapes
+        if shape["shape_type"] == "polygon"
+    ]
+    masks = [shape for shape in shapes if shape["shape_type"] == "mask"]
+    if not masks:
+        return polygons_to_rle(rings, size_hw, effort.spend)
+    if len(shapes) == 1:
+        return run_lengths.encode_at(*_read_mask(masks[0], size_hw, where, effort), size_hw)
+    effort.spend(size_hw[0] * size_hw[1])
+    whole = run_lengths.decode(polygons_to_rle(rings, size_hw, effort.spend))
+    for shape in masks:
+        crop, top, left = _read_mask(shape, size_hw, where, effort)
+        whole[top : top + crop.shape[0], left : left + crop.shape[1]] |= crop
+    return run_lengths.encode(whole)
+
+
+def _read_mask(
+    shape: Mapping[str, Any], size_hw: tuple[int, int], where: str, effort: Effort
+) -> tuple[NDArray[np.bool_], int, int]:
+    """The crop of a mask, and the row and column of its first pixel."""
     points = take(shape, "points", list, where)
-    if kind == "polygon":
-        return polygons_to_mask([corners(points, where)], size_hw)
     text = take(shape, "mask", str, where)
     try:
         data = base64.b64decode(text, validate=True)
         left, top = (int(min(axis)) for axis in zip(*points, strict=True))
     except (binascii.Error, TypeError, ValueError, OverflowError) as error:
         raise ImageError(f"{where} has a damaged mask") from error
-    crop = read_label_image(data, max_pixels=run_lengths.MAX_PIXELS) > 0
-    mask = np.zeros(size_hw, np.bool_)
-    window = mask[max(top, 0) : top + crop.shape[0], max(left, 0) : left + crop.shape[1]]
-    if window.shape != crop.shape:
+    height, width = image_size(data)
+    if left < 0 or top < 0 or left + width > size_hw[1] or top + height > size_hw[0]:
         raise ImageError(f"{where} has a mask that reaches out of its image")
-    window[:] = crop
-    return mask
+    effort.spend(height * width)
+    return read_label_image(data, max_pixels=run_lengths.MAX_PIXELS) > 0, top, left

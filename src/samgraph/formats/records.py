@@ -12,10 +12,15 @@ from numpy.typing import NDArray
 
 from samgraph.errors import ImageError
 from samgraph.media.files import write_atomically
+from samgraph.media.image.reading import MAX_SIDE
 from samgraph.media.mask.rle import MAX_PIXELS
+from samgraph.untrusted.files import read_regular
+from samgraph.untrusted.text import json_bytes, shown
 
 Kind = TypeVar("Kind")
 MAX_BYTES = 1 << 30
+# A mask of the largest size may be drawn four times in any case; a pixel takes about 2 ns.
+FREE_PIXELS, PIXELS_A_BYTE = 4 * MAX_PIXELS, 1 << 14
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -25,16 +30,16 @@ def read_text(path: str | os.PathLike[str]) -> str:
         ImageError: The file is missing, too large, or not text.
     """
     try:
-        size = Path(path).stat().st_size
-        text = Path(path).read_text(encoding="utf-8") if size <= MAX_BYTES else None
-    except UnicodeDecodeError as error:
-        raise ImageError(f"`{path}` is not text", expected="UTF-8") from error
+        data = read_regular(path, MAX_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ImageError(f"`{path}` cannot be read", got=reason.lower()) from error
-    if text is None:
-        raise ImageError(f"`{path}` is too large", expected=f"at most {MAX_BYTES:,} bytes")
-    return text
+        raise ImageError(f"{_label(path)} cannot be read", got=reason.lower()) from error
+    if data is None:
+        raise ImageError(f"{_label(path)} is too large", expected=f"at most {MAX_BYTES:,} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ImageError(f"{_label(path)} is not text", expected="UTF-8") from error
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
@@ -46,13 +51,48 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     text = read_text(path)
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ImageError(f"`{path}` is not JSON", got=str(error)[:120]) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ImageError(f"{_label(path)} is not JSON", got=shown(str(error))) from error
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:
     """Write a value as JSON, whole or not at all."""
-    write_atomically(path, json.dumps(value, ensure_ascii=False).encode("utf-8"))
+    write_atomically(path, json_bytes(value))
+
+
+def _label(path: str | os.PathLike[str]) -> str:
+    return f"`{shown(os.fspath(path))}`"
+
+
+class Effort:
+    """How many pixels the masks of one file may cover: some in any case, and so many a byte.
+
+    A line of text can ask for the largest mask there is, and a page for a thousand of them.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._label = _label(path)
+        self._left = FREE_PIXELS + PIXELS_A_BYTE * _length(path)
+
+    def spend(self, pixels: int) -> None:
+        """Take the cost of a mask off what is left.
+
+        Raises:
+            ImageError: There is less left.
+        """
+        self._left -= pixels
+        if self._left < 0:
+            raise ImageError(
+                f"the masks of {self._label} cover far more than a file of its length describes",
+                hint="split the file, or write its masks run-length encoded",
+            )
+
+
+def _length(path: str | os.PathLike[str]) -> int:
+    try:
+        return Path(path).stat().st_size
+    except (OSError, ValueError):
+        return 0
 
 
 def take(record: object, key: str, kind: type[Kind], where: str) -> Kind:
@@ -62,8 +102,6 @@ def take(record: object, key: str, kind: type[Kind], where: str) -> Kind:
         ImageError: It is missing or of another type.
     """
     value = record.get(key) if isinstance(record, Mapping) else None
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ImageError(
             f"{where} has no usable `{key}`",
@@ -75,23 +113,52 @@ def take(record: object, key: str, kind: type[Kind], where: str) -> Kind:
 
 def take_number(record: Mapping[str, Any], key: str) -> float | None:
     """The number at `key`, or nothing where there is none."""
-    value = record.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    return as_number(record.get(key))
+
+
+def as_number(value: object) -> float | None:
+    """A finite number as a float, or nothing: JSON has numbers of any length."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def first_point(value: object) -> tuple[float, float] | None:
+    """The first of a list of points, as SAM's automatic masks keep theirs; or nothing."""
+    match value:
+        case [[x, y], *_]:
+            found = as_number(x), as_number(y)
+            return None if found[0] is None or found[1] is None else (found[0], found[1])
+    return None
 
 
 def take_integer(record: Mapping[str, Any], key: str) -> int | None:
-    """The whole number at `key`, or nothing where there is none."""
+    """The whole number at `key`, or nothing where there is none of 64 bits."""
     value = record.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and abs(value) < 1 << 63 else None  # type: ignore[arg-type]  # an int
 
 
 def take_size(record: object, height_key: str, width_key: str, where: str) -> tuple[int, int]:
-    """A height and a width, both positive and not too large together."""
+    """A height and a width, both of an image, and not too large together."""
     height, width = take(record, height_key, int, where), take(record, width_key, int, where)
-    if height < 1 or width < 1 or height * width > MAX_PIXELS:
-        raise ImageError(f"{where} has an impossible size", got=f"{width} x {height}")
+    return check_size(height, width, where)
+
+
+def check_size(height: int, width: int, where: str) -> tuple[int, int]:
+    """Refuse a size that no image has.
+
+    Raises:
+        ImageError: A side is out of range, or there are too many pixels.
+    """
+    fits = 1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE and height * width <= MAX_PIXELS
+    if not fits:
+        got = shown(f"{str(width)[:40]} x {str(height)[:40]}")
+        raise ImageError(f"{where} has an impossible size", got=got)
     return height, width
 
 

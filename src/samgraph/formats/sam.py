@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from samgraph.errors import ImageError, OptionError
-from samgraph.formats.records import take_integer, take_number, write_json
+from samgraph.formats.records import as_number, first_point, take_integer, take_number, write_json
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.media.mask import rle as run_lengths
 
@@ -103,25 +103,14 @@ def _from_dict(record: Mapping[str, Any]) -> Segment:
         score=take_number(record, "predicted_iou"),
         stability=take_number(record, "stability_score"),
         object_id=take_integer(record, "object_id"),
-        point_xy=_point(record.get("point_coords")),
+        point_xy=first_point(record.get("point_coords")),
         crop_xyxy=_crop(record.get("crop_box")),
     )
 
 
-def _point(value: object) -> tuple[float, float] | None:
-    match value:
-        case [[int() | float() as x, int() | float() as y], *_]:
-            return float(x), float(y)
-    return None
-
-
 def _crop(value: object) -> tuple[float, float, float, float] | None:
-    match value:
-        case [
-            int() | float() as x,
-            int() | float() as y,
-            int() | float() as w,
-            int() | float() as h,
-        ]:
-            return float(x), float(y), float(x + w), float(y + h)
+    numbers = [as_number(item) for item in value] if isinstance(value, list | tuple) else []
+    match numbers:
+        case [float() as x, float() as y, float() as w, float() as h]:
+            return x, y, x + w, y + h
     return None

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from samgraph.errors import ImageError, OutputError
-from samgraph.formats.records import corners, read_text
+from samgraph.formats.records import Effort, corners, read_text
 from samgraph.formats.segment import (
     DEFAULT_LABEL,
     Segment,
@@ -22,8 +22,7 @@ from samgraph.formats.segment import (
     labels_of,
 )
 from samgraph.media.files import write_atomically
-from samgraph.media.mask import rle as run_lengths
-from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_mask
+from samgraph.media.mask.polygons import join_rings, mask_to_polygons, polygons_to_rle
 
 CLASS_FILE = "classes.txt"
 
@@ -84,7 +83,7 @@ def read_yolo(
     Raises:
         ImageError: The file is missing, or a line in it is not a class and a ring.
     """
-    where = f"`{path}`"
+    where, effort = f"`{path}`", Effort(path)
     beside = Path(path).with_name(CLASS_FILE)
     if classes is None:
         classes = read_text(beside).splitlines() if beside.is_file() else []
@@ -98,6 +97,5 @@ def read_yolo(
         ring = corners(words[1:], where) * np.array([size_hw[1], size_hw[0]])
         index = int(words[0][:9])
         label = classes[index] if index < len(classes) else str(index)
-        mask = polygons_to_mask([ring], size_hw)
-        segments.append(Segment(run_lengths.encode(mask), label=label))
+        segments.append(Segment(polygons_to_rle([ring], size_hw, effort.spend), label=label))
     return SegmentedImage(Path(path).stem, size_hw, tuple(segments))

@@ -8,7 +8,8 @@ from typing import Any
 from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
-from samgraph.errors import CheckpointError, OptionError
+from samgraph.checkpoint.source_file import short_name
+from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
@@ -46,7 +47,10 @@ def load_model(
         chosen = chosen.at_size(image_size)
     traced: dict[str, Graph] = {}
     if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
-        traced = family.trace(chosen)
+        if _CONFIG_KEY in found.metadata and config is None:
+            # before maps of the grid are made
+            _check(found, family, chosen, _traced(family, chosen.smallest(), found))
+        traced = _traced(family, chosen, found)
         _check(found, family, chosen, traced)
     weights = checkpoint.as_float32(found).tensors
     return family.build(chosen, weights, device=device, options=options, traced=traced)
@@ -112,7 +116,7 @@ def recognise(found: Checkpoint) -> tuple[Family, Any]:
             return family, family.config_from_json(written)
         except OptionError as error:
             raise CheckpointError(
-                f"`{found.source}` has a config that makes no sense", got=error.what
+                f"`{short_name(found.source)}` has a config that makes no sense", got=error.what
             ) from error
     shapes = found.shapes
     for family in known:
@@ -125,7 +129,7 @@ def recognise(found: Checkpoint) -> tuple[Family, Any]:
     expected = every[likely[0]] if likely else min(every.values(), key=len)
     checkpoint.check(expected, shapes, source=found.source, known=every)
     raise CheckpointError(
-        f"`{found.source}` is not one of the released models", hint="pass `config=`"
+        f"`{short_name(found.source)}` is not one of the released models", hint="pass `config=`"
     )
 
 
@@ -136,6 +140,16 @@ def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
         for family in families()
         for name, config in family.configs.items()
     }
+
+
+def _traced(family: Family, config: Any, found: Checkpoint) -> dict[str, Graph]:
+    """The graphs of a config, which may be of a file and so make no model at all."""
+    try:
+        return family.trace(config)
+    except (ShapeError, GraphError) as error:
+        raise CheckpointError(
+            f"`{short_name(found.source)}`: config `{config.name}` makes no model", got=error.what
+        ) from error
 
 
 def _check(found: Checkpoint, family: Family, config: Any, traced: Mapping[str, Graph]) -> None:

@@ -17,6 +17,7 @@ from samgraph.engines import Buffers
 from samgraph.engines.buffers import HOST_BUFFERS
 from samgraph.errors import CheckpointError, ImageError
 from samgraph.models.family import Features, SegmentationModel
+from samgraph.predict.embedding_schema import check_tensors, read_record
 
 _KEY = "samgraph.embedding"
 _SAMPLES = 64
@@ -60,21 +61,10 @@ class Embedding:
             raise ImageError(
                 f"`{os.fspath(path)}` holds no embedding", got=error.what, hint=error.hint
             ) from error
-        try:
-            about = json.loads(found.metadata[_KEY])
-            height, width = (int(n) for n in about["size_hw"])
-            name, fingerprint = str(about["name"]), str(about["fingerprint"])
-            maps = dict(found.tensors)
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ImageError(
-                f"`{os.fspath(path)}` holds no embedding",
-                hint="`image.embedding.save(path)` writes one",
-            ) from error
-        arrays = maps.values()
-        fits = maps and all(array.dtype == np.float32 and array.ndim == 4 for array in arrays)
-        if not fits or min(height, width) < 1 or not all(np.isfinite(a).all() for a in arrays):
-            raise ImageError(f"`{os.fspath(path)}` holds a damaged embedding")
-        return cls(Features(maps), (height, width), name, fingerprint)
+        about = read_record(found.metadata.get(_KEY), os.fspath(path))
+        check_tensors(found.tensors, os.fspath(path))
+        maps = Features(dict(found.tensors))
+        return cls(maps, about.size_hw, about.name, about.fingerprint)
 
     def on(self, model: SegmentationModel) -> "Embedding":
         """The embedding where a model computes.

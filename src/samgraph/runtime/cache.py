@@ -1,13 +1,20 @@
 """Compiled graphs on disk, so that a second start does not compile.
 
 A file is named after everything it depends on: the graph, the weights, the options, the code that
-compiles, and the versions of engine and package. It starts with a checksum of its content: a
-damaged file is a warning and a new compilation, never an import of garbage.
+compiles, and the versions of engine and package.
+
+    magic, key (64 bytes), length of the content (8), sha256 of all that and of the content, content
+
+The key is inside too, so that a file under another's name is found out. Whatever is wrong with an
+entry, it is removed with a warning and the graph is compiled: never an import of garbage. The
+folder is for this user alone; one that others may write to is not used, and a warning says why.
 """
 
 import hashlib
 import os
+import struct
 import threading
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,24 +23,34 @@ from pathlib import Path
 
 import numpy as np
 
-from samgraph.errors import SamgraphWarning
+from samgraph.errors import OptionError, SamgraphWarning, printable
 from samgraph.graph.graph import Graph
 from samgraph.graph.printer import print_graph
 from samgraph.graph.types import Array
+from samgraph.untrusted.files import NotRegularError, is_private, open_regular
 from samgraph.version import __version__
 
-_MAGIC = b"samgraph compiled graph 1\n"
+_MAGIC = b"samgraph compiled graph 2\n"
+_HEAD = struct.Struct(f"<{len(_MAGIC)}s64sQ32s")
 _KEEP_BYTES = 8 << 30
+_ABANDONED_SECONDS = 3600.0  # after which a temporary file belongs to a process that died
 
 
-def default_cache_dir() -> Path:
-    """The folder for everything samgraph keeps; `SAMGRAPH_CACHE` names another."""
-    named = os.environ.get("SAMGRAPH_CACHE")
-    if named:
-        return Path(named)
+def default_cache_dir(named: str | os.PathLike[str] | None = None) -> Path:
+    """The folder for all that samgraph keeps: `named`, `SAMGRAPH_CACHE`, or the user's cache.
+
+    Raises:
+        OptionError: It is in the home of a user that does not exist.
+    """
+    chosen = named if named is not None else os.environ.get("SAMGRAPH_CACHE")
+    if chosen:
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError as error:
+            raise OptionError(f"the cache folder `{chosen}` is in nobody's home") from error
     from platformdirs import user_cache_path
 
-    return user_cache_path("samgraph")
+    return user_cache_path("samgraph", appauthor=False)
 
 
 def cache_key(graph: Graph, weights: Mapping[str, Array], *settings: str) -> str:
@@ -67,37 +84,36 @@ class GraphCache:
     def load(self, key: str) -> memoryview | None:
         """What was stored under `key`, if it is there and whole."""
         path = self._path(key)
+        if not self._is_ours():
+            return None
         try:
-            data = bytearray(path.stat().st_size)  # writable: engines use it in place
-            with path.open("rb") as file:
-                file.readinto(data)
+            found = _read(path, key)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as error:
-            _warn(f"the cache file `{path}` cannot be read ({error.strerror}); compiling anew")
-            return None
-        head = len(_MAGIC) + 32
-        body = memoryview(data)[head:]
-        if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[head - 32 : head]:
-            _warn(f"the cache file `{path}` is damaged; compiling anew")
-            return None
-        with suppress(OSError):
-            os.utime(path)  # it was used now
-        return body
+        except (OSError, MemoryError) as error:
+            reason = getattr(error, "strerror", None) or "not enough memory"
+            found = f"not readable ({reason})"
+        if isinstance(found, memoryview):
+            return found
+        _remove(path)
+        _warn(f"the cache file `{path}` is {found}; compiling anew")
+        return None
 
     def store(self, key: str, data: bytes) -> None:
         """Keep `data` under `key`; the file appears whole or not at all."""
         path = self._path(key)
         fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.parent.mkdir(exist_ok=True, mode=0o700)
+            if not self._is_ours():
+                return
             with fresh.open("wb") as file:
-                file.write(_MAGIC + hashlib.sha256(data).digest())
+                file.write(_head(key, data))
                 file.write(data)
             fresh.replace(path)
         except OSError as error:
-            with suppress(OSError):
-                fresh.unlink()
+            _remove(fresh)
             _warn(f"compiled graphs cannot be kept in `{self.folder}` ({error.strerror})")
             return
         with suppress(OSError):  # another process may remove the same files
@@ -106,9 +122,27 @@ class GraphCache:
     def _path(self, key: str) -> Path:
         return self.folder / "graphs" / f"{key}.blob"
 
+    def _is_ours(self) -> bool:
+        """Whether only this user may write to the folder, as far as there is one."""
+        folder = self.folder / "graphs"
+        try:
+            is_ours = is_private(folder.stat())
+        except OSError:
+            return True
+        if not is_ours:
+            _warn(
+                f"compiled graphs are neither kept in nor read from `{folder}`, because other "
+                f"users may write to it; make it yours with `chmod go-w`, or set `SAMGRAPH_CACHE`"
+            )
+        return is_ours
+
     def _forget_oldest(self) -> None:
-        """Remove the files used longest ago, until the rest is within the limit."""
-        files = [(path, path.stat()) for path in (self.folder / "graphs").glob("*.blob")]
+        """Remove what dead processes left, and the files used longest ago that are too much."""
+        folder = self.folder / "graphs"
+        for path in folder.glob("*.tmp"):
+            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                path.unlink(missing_ok=True)
+        files = [(path, path.stat()) for path in folder.glob("*.blob")]
         total = sum(status.st_size for _, status in files)
         for path, status in sorted(files, key=lambda item: item[1].st_mtime):
             if total <= _KEEP_BYTES:
@@ -117,5 +151,52 @@ class GraphCache:
             total -= status.st_size
 
 
+def _read(path: Path, key: str) -> memoryview | str:
+    """The content of an entry whose key, length and checksum are right, or what is wrong."""
+    try:
+        file = open_regular(path)
+    except NotRegularError as error:
+        return str(error.strerror)
+    with file:
+        status = os.fstat(file.fileno())
+        if not is_private(status):
+            return "one that other users may write to"
+        raw = file.read(_HEAD.size)
+        if len(raw) < _HEAD.size:
+            return "damaged"
+        magic, named, length, digest = _HEAD.unpack(raw)
+        if magic != _MAGIC or status.st_size != _HEAD.size + length or length > _KEEP_BYTES:
+            return "damaged"
+        if named != _padded(key):
+            return "that of another graph"
+        content = bytearray(length)  # writable: engines use it in place
+        if file.readinto(content) != length or _digest(raw[:-32], content) != digest:
+            return "damaged"
+        with suppress(OSError):
+            os.utime(file.fileno())  # it was used now
+    return memoryview(content)
+
+
+def _head(key: str, data: bytes) -> bytes:
+    head = _HEAD.pack(_MAGIC, _padded(key), len(data), bytes(32))[:-32]
+    return head + _digest(head, data)
+
+
+def _padded(key: str) -> bytes:
+    return key.encode().ljust(64, b"\0")
+
+
+def _digest(head: bytes, content: bytes | bytearray) -> bytes:
+    state = hashlib.sha256(head)
+    state.update(content)
+    return state.digest()
+
+
+def _remove(path: Path) -> None:
+    """Take away a file, or an empty folder in its place."""
+    with suppress(OSError):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
 def _warn(text: str) -> None:
-    warnings.warn(text, SamgraphWarning, stacklevel=4)
+    warnings.warn(printable(text), SamgraphWarning, stacklevel=4)

@@ -8,7 +8,6 @@ outputs = compiled.run(x=array)
 import warnings
 from collections.abc import Mapping
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,8 +115,7 @@ class Session:
 
     def __init__(self, device: str = "auto", options: CompileOptions | None = None) -> None:
         self.options = options or CompileOptions()
-        named = self.options.cache_dir
-        self._folder = default_cache_dir() if named is None else Path(named)
+        self._folder = default_cache_dir(self.options.cache_dir)
         memory = self._folder / "machine.json" if self.options.cache else None
         self._choice = choose(device, self.options, memory)
         engine = self._choice.engine

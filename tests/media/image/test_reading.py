@@ -1,7 +1,10 @@
 import io
 import os
+import struct
 import threading
 import warnings
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from samgraph.media.image.reading import (
     write_image,
     write_png,
 )
+from tests.media.hostile_images import repeated_scans
 
 # Red, green, blue / white, grey, black: every turn and flip of it is different.
 COLOURS = np.array(
@@ -279,3 +283,49 @@ def test_label_images_give_numbers_not_colours() -> None:
     assert read_label_image(file_of(np.array([[True, False]]))).tolist() == [[1, 0]]
     with pytest.raises(ImageError, match="one number a pixel"):
         read_label_image(file_of(COLOURS))
+
+
+def test_a_progressive_picture_of_a_careful_encoder_is_read() -> None:
+    """Twenty scans at any size, two hundred of a small one."""
+    assert read_image(repeated_scans(3000, 2000, 11)).shape == (2000, 3000, 3)
+    assert read_image(repeated_scans(200, 100, 190)).shape == (100, 200, 3)
+
+
+def test_the_size_of_a_picture_is_told_without_looking_at_its_scans() -> None:
+    assert image_size(repeated_scans(60, 40, 3000)) == (40, 60)
+
+
+def test_scans_of_a_thumbnail_or_a_second_picture_do_not_count() -> None:
+    plain = repeated_scans(60, 40, 1)
+    inside = repeated_scans(16, 16, 500)[:60_000]
+    segment = b"\xff\xe2" + (len(inside) + 2).to_bytes(2) + inside
+
+    assert read_image(plain[:2] + segment + plain[2:] + inside).shape == (40, 60, 3)
+
+
+def test_a_png_in_small_chunks_is_read() -> None:
+    """As encoders write them that flush every kilobyte: ten thousand of them."""
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (2000, 1800, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
+    raw = buffer.getvalue()
+    start, end = raw.index(b"IDAT") - 4, raw.rindex(b"IEND") - 4
+    data = b"".join(idat_parts(raw[start:end]))
+    pieces = [data[i : i + 1024] for i in range(0, len(data), 1024)]
+    assert len(pieces) > 10_000
+    body = b"".join(
+        struct.pack(">I", len(p)) + b"IDAT" + p + struct.pack(">I", zlib.crc32(b"IDAT" + p))
+        for p in pieces
+    )
+
+    assert np.array_equal(read_image(raw[:start] + body + raw[end:]), pixels)
+
+
+def idat_parts(chunks: bytes) -> Iterator[bytes]:
+    """The content of chunks that follow each other."""
+    at = 0
+    while at < len(chunks):
+        length = int.from_bytes(chunks[at : at + 4])
+        yield chunks[at + 8 : at + 8 + length]
+        at += length + 12

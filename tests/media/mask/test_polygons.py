@@ -1,17 +1,22 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from samgraph.errors import ImageError, OptionError
+from samgraph.media.mask import polygons as module
 from samgraph.media.mask.components import connected_components
 from samgraph.media.mask.polygons import (
     Polygon,
     join_rings,
     mask_to_polygons,
     polygons_to_mask,
+    polygons_to_rle,
     ring_area,
     simplify,
 )
+from samgraph.media.mask.rle import decode
 from tests.media.shapes import Mask, discs, masks, picture
 
 
@@ -106,3 +111,42 @@ def test_corners_must_be_pairs_of_finite_numbers(ring: list[list[object]]) -> No
 def test_a_negative_tolerance_is_refused() -> None:
     with pytest.raises(OptionError, match="a tolerance is not negative"):
         mask_to_polygons(picture("#"), tolerance=-1)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
+def test_polygons_are_encoded_as_their_mask_would_be(
+    at_once: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    monkeypatch.setattr(module, "CROSSINGS_AT_ONCE", at_once)
+    for _ in range(100):
+        size_hw = (int(rng.integers(1, 30)), int(rng.integers(1, 30)))
+        rings = [
+            np.round(rng.uniform(-10, 40, (int(rng.integers(3, 8)), 2)) * 4) / 4
+            for _ in range(int(rng.integers(0, 4)))
+        ]
+
+        found = decode(polygons_to_rle(rings, size_hw))
+
+        assert np.array_equal(found, polygons_to_mask(rings, size_hw))
+
+
+def test_the_cost_of_a_polygon_is_what_it_covers() -> None:
+    told: list[int] = []
+    square = np.array([(100, 100), (110, 100), (110, 110), (100, 110)], float)
+
+    polygons_to_rle([square], (10_000, 10_000), told.append)
+
+    assert told == [2 * 10 * 10 + module.EDGE_PIXELS * (4 + 20)]
+
+
+def test_a_tall_image_takes_no_more_memory_than_its_mask() -> None:
+    """Where every edge crosses every row."""
+    height = 1_000_000
+    zigzag = np.array([(0.0, 0.0), (3.0, height)] * 4)
+    tracemalloc.start()
+
+    polygons_to_rle([zigzag], (height, 4))
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150e6  # all crossings at once would take 320 MB and more

@@ -117,3 +117,22 @@ def test_only_bool_masks_are_encoded() -> None:
         "only a mask can be run-length encoded\n  got:      float64[2, 2]\n"
         "  expected: bool[H, W]\n  hint: threshold it first: `mask > 0`"
     )
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1 << 22])
+def test_a_window_is_encoded_as_the_whole_mask_would_be(
+    at_once: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    monkeypatch.setattr(rle, "PIXELS_AT_ONCE", at_once)
+    for _ in range(300):
+        height, width = (int(n) for n in rng.integers(1, 9, 2))
+        top, left = int(rng.integers(0, height + 1)), int(rng.integers(0, width + 1))
+        down, right = int(rng.integers(top, height + 1)), int(rng.integers(left, width + 1))
+        whole = np.zeros((height, width), np.bool_)
+        window = rng.random((down - top, right - left)) < rng.choice([0.0, 0.3, 0.9, 1.1])
+        whole[top:down, left:right] = window
+
+        turned = np.pad(window, ((0, 1), (0, 0))).T.astype(np.uint8)
+
+        assert rle.encode_at(window, top, left, (height, width)) == rle.encode(whole)
+        assert rle.encode_columns(turned, top, left, (height, width)) == rle.encode(whole)

@@ -15,6 +15,7 @@ from tests.media.video_making import (
     LENGTH,
     cut_in_half,
     damaged_in_the_middle,
+    edited,
     make_kind,
     make_video,
     number_in,
@@ -266,3 +267,35 @@ def test_other_boxes_are_left_to_the_reader(tmp_path: Path, raw: bytes) -> None:
     path.write_bytes(raw)
 
     check_boxes(os.fspath(path), "`boxes`")
+
+
+def test_an_edit_list_that_shows_a_part_twice_is_read(tmp_path: Path) -> None:
+    raw = make_video(tmp_path / "plain.mp4", 24, gop=8).read_bytes()
+    path = tmp_path / "twice.mp4"
+    for wide in (False, True):
+        path.write_bytes(edited(raw, [(960, 1024), (40, -1), (400, 1024)], wide=wide))
+
+        with open_frames(path) as source:
+            numbers = list(readable(source).values())
+
+        assert numbers[:24] == list(range(24))
+        assert numbers[24:] == list(range(len(numbers) - 24))
+        assert len(numbers) > 30
+
+
+def test_a_fragmented_file_is_cut_short_wherever_it_ends_within_a_box(tmp_path: Path) -> None:
+    whole = make_video(
+        tmp_path / "whole.mp4", 24, gop=8, muxing={"movflags": "frag_keyframe+empty_moov"}
+    ).read_bytes()
+    assert not check_boxes(str(tmp_path / "whole.mp4"), "it")
+    last = whole.rindex(b"moof") - 4
+    path = tmp_path / "cut.mp4"
+
+    for length in (1, 3, 4, 7, 8, 9, 20, 60, len(whole) - last - 1):
+        path.write_bytes(whole[: last + length])
+
+        with pytest.raises(VideoError, match="is cut short"):
+            open_frames(path)
+        with open_frames(path, on_damage="skip") as source:
+            assert source.damage.is_cut_short
+            assert "cut short" in str(source.damage)

@@ -375,7 +375,7 @@ def test_versions_differ_in_four_switches() -> None:
     ("fields", "problem"),
     [
         ({"image_size": 1000}, "image size 1000 is not a multiple of 32"),
-        ({"image_size": 32}, "image size 32 is not a multiple of 32 from 64 up"),
+        ({"image_size": 32}, "`image_size` is 32, not within 64 and 4096"),
         ({"image_size": 96, "windows": (16, 4, 14, 7)}, "not a multiple of 64"),
         ({"stages": (1, 2, 7)}, "four stages"),
         ({"windows": (8, 4, 14)}, "as many windows"),
@@ -385,9 +385,9 @@ def test_versions_differ_in_four_switches() -> None:
         ({"memory_heads": 3}, "memory heads or channels do not divide"),
         ({"memory_channels": 48}, "memory heads or channels do not divide"),
         ({"decoder_heads": 7}, "decoder heads do not divide half the channels"),
-        ({"mask_blur": -1.0}, "a mask blur of -1.0 is not within 0 and 16 pixels"),
+        ({"mask_blur": -1.0}, "`mask_blur` is -1.0, not within 0 and 16"),
         ({"colour": "red"}, "a config has no field `colour`"),
-        ({"stages": 7}, "these fields make no config"),
+        ({"stages": 7}, "`stages` is not a list of numbers"),
     ],
 )
 def test_a_config_that_cannot_be_is_refused(fields: dict[str, Any], problem: str) -> None:

@@ -15,7 +15,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from samgraph.untrusted.files import read_regular
+from samgraph.untrusted.text import strict_json
+
 GAIN_WANTED = 1.1
+MOST_BYTES = 1 << 16  # of the file in which answers are remembered
 _TIMEOUT_SECONDS = 120
 
 _CHILD = """
@@ -87,8 +91,9 @@ def _processor() -> str:
 
 def _recall(memory: Path | None) -> dict[str, float]:
     try:
-        known = json.loads(memory.read_text(encoding="utf-8")) if memory else {}
-    except (OSError, ValueError, RecursionError):
+        raw = read_regular(memory, MOST_BYTES) if memory else None
+        known = strict_json(raw) if raw else {}
+    except (OSError, ValueError):
         return {}
     if not isinstance(known, dict):
         return {}

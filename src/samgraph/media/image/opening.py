@@ -7,7 +7,6 @@ image's name.
 import io
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,10 @@ from PIL import (
 )
 
 from samgraph.errors import ImageError, SamgraphError
-from samgraph.media.image.quiet import pillow_is_quiet
+from samgraph.media.image.effort import MeteredFile
+from samgraph.media.image.quiet import pillow_is_quiet, silence_libtiff
+from samgraph.untrusted.files import NotRegularError, open_regular
+from samgraph.untrusted.text import shown
 
 # Importing the readers by name keeps Pillow from loading its forty others on the first TIFF.
 READERS = (
@@ -54,8 +56,12 @@ def opened(source: ImageSource) -> Iterator[tuple[Image.Image, str]]:
             if isinstance(source, Image.Image):
                 yield source, name
                 return
-            with _bytes_of(source, name) as file, Image.open(file, formats=FORMATS) as image:
-                yield image, name
+            with _bytes_of(source, name) as file:
+                metered = cast("IO[bytes]", MeteredFile(file, name))
+                with Image.open(metered, formats=FORMATS) as image:
+                    if image.format == "TIFF":
+                        silence_libtiff()
+                    yield image, name
     except SamgraphError:
         raise
     except UnidentifiedImageError as error:
@@ -104,22 +110,20 @@ def _open_path(path: str, name: str) -> IO[bytes]:
             hint="download it, then give the path or the bytes",
         )
     try:
-        status = Path(path).stat()
-        kind = stat.S_IFMT(status.st_mode)
-        readable = kind == stat.S_IFREG and status.st_size > 0
-        file = Path(path).open("rb") if readable else None  # noqa: SIM115 (the caller closes it)
+        file = open_regular(path)
     except FileNotFoundError as error:
         hint = f"the current folder is `{Path.cwd()}`"
         raise ImageError(f"{name} does not exist", hint=hint) from error
+    except NotRegularError as error:
+        what = error.strerror if error.strerror == "a folder" else "not a regular file"
+        raise ImageError(f"{name} is {what}", expected="an image file") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ImageError(f"{name} cannot be opened", got=str(reason).lower()) from error
-    if file is not None:
-        return file
-    if kind == stat.S_IFREG:
+    if os.fstat(file.fileno()).st_size == 0:
+        file.close()
         raise ImageError(f"{name} is empty", got="0 bytes")
-    what = "a folder" if kind == stat.S_IFDIR else "not a regular file"
-    raise ImageError(f"{name} is {what}", expected="an image file")
+    return file
 
 
 def _read_stream(stream: IO[bytes], name: str) -> bytes:
@@ -141,9 +145,3 @@ def _name(source: ImageSource) -> str:
         return f"`{shown(os.fspath(source))}`"
     label = getattr(source, "filename", "") or getattr(source, "name", "")
     return f"`{shown(label)}`" if isinstance(label, str) and label else "the image"
-
-
-def shown(text: str) -> str:
-    """Text fit for one line of a message: printable, and not endless."""
-    clean = "".join(character if character.isprintable() else "?" for character in text)
-    return clean if len(clean) <= 200 else f"{clean[:120]}...{clean[-60:]}"

@@ -26,7 +26,9 @@ from PIL import Image
 
 from samgraph.errors import ImageError, OutputError
 from samgraph.media.files import write_atomically
-from samgraph.media.image.opening import ImageSource, opened, shown
+from samgraph.media.image.effort import check_scans
+from samgraph.media.image.opening import ImageSource, opened
+from samgraph.untrusted.text import shown
 
 MAX_PIXELS = 64_000_000
 # JPEG and GIF can hold no more. Beyond it are damaged headers: five million rows of ten pixels are
@@ -73,7 +75,8 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Rgb:
     if _is_array(source):
         return _array_to_rgb(_as_array(source), max_pixels)
     with opened(source) as (image, name):
-        _check_size(name, image.height, image.width, max_pixels)
+        check_size(name, image.height, image.width, max_pixels)
+        check_scans(image, name)
         image.load()
         upright = UPRIGHT.get(_orientation(image))
         image = _eight_bits(image, name)
@@ -107,13 +110,14 @@ def read_label_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ND
         ImageError: As `read_image`, or the image has colours instead of numbers.
     """
     with opened(source) as (image, name):
-        _check_size(name, image.height, image.width, max_pixels)
+        check_size(name, image.height, image.width, max_pixels)
         if image.mode not in ("P", "L", "1"):
             raise ImageError(
                 f"{name} does not hold one number a pixel",
                 got=f"colours ({image.mode})",
                 expected="a palette or grey image of 8 bits",
             )
+        check_scans(image, name)
         return np.array(image, np.uint8)
 
 
@@ -171,7 +175,8 @@ def write_png(path: str | os.PathLike[str], array: NDArray[Any]) -> None:
     write_atomically(path, encode_image(array))
 
 
-def _check_size(name: str, height: int, width: int, max_pixels: int) -> None:
+def check_size(name: str, height: int, width: int, max_pixels: int) -> None:
+    """Refuse more pixels than allowed, and sides that no image has; `name` is for the message."""
     if height * width > max_pixels:
         raise ImageError(
             f"{name} has {width:,} x {height:,} pixels",
@@ -270,7 +275,7 @@ def _check_shape(array: NDArray[Any]) -> None:
 def _array_to_rgb(array: NDArray[Any], max_pixels: int) -> Rgb:
     _check_shape(array)
     name = "the array"
-    _check_size(name, array.shape[0], array.shape[1], max_pixels)
+    check_size(name, array.shape[0], array.shape[1], max_pixels)
     pixels = _to_bytes(array, name)
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]

@@ -9,17 +9,20 @@ stretches are found with numpy, each end is looked up among the starts of the ot
 loop over the links reads off the rings.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import ImageError, OptionError
+from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.components import Mask, connected_components
+from samgraph.media.mask.rle import Rle
 
 Ring = NDArray[np.float64]
-EDGES_AT_ONCE = 4096
+CROSSINGS_AT_ONCE = 1 << 20
+EDGE_PIXELS = 128  # finding where an edge crosses a row takes as long as filling so many pixels
 PAIRS_AT_ONCE = 1 << 22
 # Corners further away are pulled in to here, so that no product of two overflows.
 FAR = 1e9
@@ -77,13 +80,39 @@ def polygons_to_mask(
     """
     out = np.zeros(size_hw, np.bool_)
     for polygon in polygons:
-        rings = polygon.rings if isinstance(polygon, Polygon) else (polygon,)
-        corners = [_check_ring(ring) for ring in rings]
+        corners = [_check_ring(ring) for ring in _rings_of(polygon)]
         rows, columns = _extent(np.concatenate(corners), size_hw)
         window = out[rows, columns]
         if window.size:
             window |= _fill([ring - (columns.start, rows.start) for ring in corners], window.shape)
     return out
+
+
+def polygons_to_rle(
+    polygons: Sequence[Polygon | NDArray[np.floating]],
+    size_hw: tuple[int, int],
+    spend: Callable[[int], None] | None = None,
+) -> Rle:
+    """The run-length encoding of `polygons_to_mask`, at the cost of what the polygons cover.
+
+    `spend` is told that cost beforehand, in pixels, and may refuse it by an error.
+
+    Raises:
+        ImageError: A corner is not a pair of finite numbers.
+    """
+    shapes = [[_check_ring(ring) for ring in _rings_of(one)] for one in polygons]
+    extents = [_extent(np.concatenate(shape), size_hw) for shape in shapes]
+    top, left, bottom, right = _union(extents)
+    if spend is not None:
+        spend((bottom - top) * (right - left) + sum(map(_cost, shapes, extents)))
+    window = np.zeros((right - left, bottom - top + 1), np.uint8)
+    for shape, (rows, columns) in zip(shapes, extents, strict=True):
+        part = window[columns.start - left : columns.stop - left]
+        part = part[:, rows.start - top : rows.stop - top]
+        if part.size:
+            corner = columns.start, rows.start
+            part |= _fill_columns([ring - corner for ring in shape], part.shape[1], part.shape[0])
+    return run_lengths.encode_columns(window, top, left, size_hw)
 
 
 def ring_area(ring: NDArray[np.generic]) -> float:
@@ -223,15 +252,26 @@ def _extent(corners: Ring, size_hw: tuple[int, int]) -> tuple[slice, slice]:
     return rows, columns
 
 
+def _union(extents: Sequence[tuple[slice, slice]]) -> tuple[int, int, int, int]:
+    """The top, left, bottom and right of all; 0 where there is none."""
+    if not extents:
+        return 0, 0, 0, 0
+    rows, columns = zip(*extents, strict=True)
+    return (
+        min(part.start for part in rows),
+        min(part.start for part in columns),
+        max(part.stop for part in rows),
+        max(part.stop for part in columns),
+    )
+
+
 def _fill(rings: Sequence[Ring], size_hw: tuple[int, ...]) -> Mask:
     """Even-odd fill: each edge flips all pixels right of where it crosses their row's middle."""
     height, width = size_hw
     flips = np.zeros((height, width + 1), np.uint8)
     starts = np.concatenate(rings)
     stops = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
-    for first in range(0, len(starts), EDGES_AT_ONCE):
-        part = slice(first, first + EDGES_AT_ONCE)
-        row, x = _crossings(starts[part], stops[part], height)
+    for row, x in _crossings(starts, stops, height):
         column = np.clip(np.ceil(x - 0.5), 0, width).astype(np.int64)
         np.add.at(flips.ravel(), row * (width + 1) + column, 1)
     flips &= 1
@@ -239,18 +279,61 @@ def _fill(rings: Sequence[Ring], size_hw: tuple[int, ...]) -> Mask:
     return np.ascontiguousarray(flips[:, :width]).view(np.bool_)
 
 
+def _fill_columns(rings: Sequence[Ring], height: int, width: int) -> NDArray[np.uint8]:
+    """As `_fill`, turned: [W, H] of 0 and 1. Ten times as fast."""
+    flips = np.zeros((width + 1, height), np.uint8)
+    starts = np.concatenate(rings)
+    stops = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
+    for row, x in _crossings(starts, stops, height):
+        column = np.clip(np.ceil(x - 0.5), 0, width).astype(np.int64)
+        np.add.at(flips.ravel(), column * height + row, 1)
+    flips &= 1
+    for place in range(1, width):
+        np.bitwise_xor(flips[place], flips[place - 1], out=flips[place])
+    return flips[:width]
+
+
 def _crossings(
     start: Ring, stop: Ring, height: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Every row whose middle an edge crosses, and the x where it does."""
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Every row whose middle an edge crosses, and the x where it does, so many at a time."""
+    first, many = _rows_of_edges(start, stop, height)
+    ends = np.cumsum(many)
+    total = int(ends[-1]) if len(ends) else 0
+    for begin in range(0, total, CROSSINGS_AT_ONCE):
+        end = min(begin + CROSSINGS_AT_ONCE, total)
+        low, high = np.searchsorted(ends, (begin, end - 1), side="right")
+        some = np.arange(low, high + 1)
+        before = ends[some] - many[some]
+        edge = np.repeat(some, np.minimum(ends[some], end) - np.maximum(before, begin))
+        row = first[edge] + np.arange(begin, end) - (ends[edge] - many[edge])
+        (x0, y0), (x1, y1) = start[edge].T, stop[edge].T
+        yield row, x0 + (row + 0.5 - y0) * (x1 - x0) / (y1 - y0)
+
+
+def _rows_of_edges(
+    start: Ring, stop: Ring, height: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first row whose middle each edge crosses, and how many it does."""
     top, bottom = np.minimum(start[:, 1], stop[:, 1]), np.maximum(start[:, 1], stop[:, 1])
     first = np.clip(np.ceil(top - 0.5), 0, height).astype(np.int64)
     last = np.clip(np.ceil(bottom - 0.5), 0, height).astype(np.int64)
-    many = last - first
-    edge = np.repeat(np.arange(len(many)), many)
-    row = first[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(many) - many, many)
-    (x0, y0), (x1, y1) = start[edge].T, stop[edge].T
-    return row, x0 + (row + 0.5 - y0) * (x1 - x0) / (y1 - y0)
+    return first, last - first
+
+
+def _cost(shape: Sequence[Ring], extent: tuple[slice, slice]) -> int:
+    """What it takes to fill a polygon, in pixels."""
+    (top, bottom), (left, right) = ((part.start, part.stop) for part in extent)
+    moved = [ring - (left, top) for ring in shape]
+    crossed = sum(
+        len(ring) + int(_rows_of_edges(ring, np.roll(ring, -1, axis=0), bottom - top)[1].sum())
+        for ring in moved
+    )
+    return int(bottom - top) * int(right - left) + EDGE_PIXELS * crossed
+
+
+def _rings_of(polygon: "Polygon | NDArray[np.floating]") -> tuple[NDArray[np.floating], ...]:
+    return polygon.rings if isinstance(polygon, Polygon) else (polygon,)
 
 
 def _check_ring(ring: NDArray[np.floating]) -> Ring:

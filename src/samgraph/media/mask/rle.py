@@ -25,6 +25,7 @@ Counts = NDArray[np.int64]
 
 MAX_PIXELS = 1 << 28
 BATCH = 64
+PIXELS_AT_ONCE = 1 << 22
 # The largest magnitude that fits in 1, 2, ... 7 groups of five bits with their sign.
 GROUP_LIMITS = 1 << (5 * np.arange(1, 8) - 1)
 
@@ -51,6 +52,44 @@ def encode_many(masks: Iterable[Mask]) -> list[Rle]:
         for (height, width, _), text in zip(batch, texts, strict=True):
             out.append({"size": [height, width], "counts": text})
     return out
+
+
+def encode_at(window: Mask, top: int, left: int, size_hw: tuple[int, int]) -> Rle:
+    """The encoding of a mask of `size_hw` that is `window` from a corner on, and empty elsewhere.
+
+    Costs time and memory for the window alone.
+    """
+    changes = np.zeros(0, np.int64)
+    if window.size:
+        changes = np.cumsum(_runs(np.pad(window, ((0, 1), (0, 0)))))[:-1]
+    return _placed(changes, window.shape[0] + 1, top, left, size_hw)
+
+
+def encode_columns(
+    columns: NDArray[np.uint8], top: int, left: int, size_hw: tuple[int, int]
+) -> Rle:
+    """As `encode_at`, for a window that lies turned: [W, H + 1] of 0 and 1, where the last is 0."""
+    flat = columns.reshape(-1)
+    found = [np.zeros(1 if flat.size and flat[0] else 0, np.int64)]
+    for first in range(0, max(flat.size - 1, 0), PIXELS_AT_ONCE):
+        part = flat[first : first + PIXELS_AT_ONCE + 1]
+        found.append(np.flatnonzero(part[1:] != part[:-1]) + first + 1)
+    return _placed(np.concatenate(found), columns.shape[1], top, left, size_hw)
+
+
+def _placed(changes: Counts, stride: int, top: int, left: int, size_hw: tuple[int, int]) -> Rle:
+    """The encoding of a window whose runs begin and end at `changes`, columns of `stride` apart."""
+    height, width = size_hw
+    column = changes // stride
+    edges = (column + left) * height + top + changes - column * stride
+    begin, end = edges[0::2], edges[1::2]
+    if len(begin):  # a run may go on at the top of the next column
+        apart = begin[1:] != end[:-1]
+        begin, end = begin[np.append(True, apart)], end[np.append(apart, True)]
+    edges = np.stack([begin, end], axis=1).ravel()
+    rest = [] if len(end) and end[-1] == height * width else [height * width]
+    flat: Counts = np.concatenate([[0], edges, rest]).astype(np.int64)
+    return {"size": [height, width], "counts": counts_to_string(flat[1:] - flat[:-1])}
 
 
 def decode(rle: Mapping[str, Any], *, max_pixels: int = MAX_PIXELS) -> Mask:

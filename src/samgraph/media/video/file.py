@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from samgraph.errors import VideoError
-from samgraph.media.image.opening import shown
 from samgraph.media.image.reading import Rgb
 from samgraph.media.video.boxes import check_boxes
 from samgraph.media.video.decoder import Decoder
@@ -39,6 +38,7 @@ from samgraph.media.video.source import (
     check_index,
     skips,
 )
+from samgraph.untrusted.text import shown
 
 MAX_FRAME_PIXELS = 36_000_000
 CACHE_BYTES = 48 << 20
@@ -91,8 +91,7 @@ class VideoFile(FrameSource):
         self._wanted = 0
         real = checked_path(path)
         with errors_named(self._label):
-            check_boxes(real, self._label)
-            self._is_cut_short = ends_early(real)
+            self._is_cut_short = check_boxes(real, self._label) or ends_early(real)
         self._decoder = Decoder(real, self._label, max_pixels)
         try:
             declared = self._decoder.declared

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import ImageError, OptionError, VideoError
-from samgraph.media.image.opening import ImageSource, shown
+from samgraph.media.image.opening import ImageSource
 from samgraph.media.image.reading import MAX_PIXELS, Rgb, image_size, read_image
 from samgraph.media.video.source import (
     Damage,
@@ -34,6 +34,7 @@ from samgraph.media.video.source import (
     check_index,
     skips,
 )
+from samgraph.untrusted.text import shown
 
 __all__ = [
     "Damage",

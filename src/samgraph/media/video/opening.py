@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from samgraph.errors import SamgraphError, VideoError
-from samgraph.media.image.opening import shown
+from samgraph.untrusted.text import shown
 
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi"
 CODECS = (

@@ -6,12 +6,17 @@ projected, signed).
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
 from samgraph.errors import OptionError
+from samgraph.models.sam2.config_rules import field_problems, size_problems
+from samgraph.untrusted.text import shown, strict_json
+
+LONGEST_JSON = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,9 @@ class Sam2Config:
     signed_pointer_time: bool = True
 
     def __post_init__(self) -> None:
-        for problem in _problems(self):
-            raise OptionError(f"config `{self.name}`: {problem}")
+        for problems in (field_problems, _problems, size_problems):
+            for problem in problems(self):
+                raise OptionError(f"config `{shown(str(self.name)[:80])}`: {problem}")
 
     @property
     def grid(self) -> int:
@@ -87,16 +93,21 @@ class Sam2Config:
         """The same model for another input size."""
         return replace(self, image_size=image_size)
 
+    def smallest(self) -> "Sam2Config":
+        """The same weights for the smallest input, so that tracing makes no large constants."""
+        return self.at_size(min(self.image_size, math.lcm(64, 4 * self.windows[0])))
+
     def to_json(self) -> str:
         """Text that `from_json` reads back."""
         return json.dumps(asdict(self))
 
 
 def _problems(config: Sam2Config) -> list[str]:
-    found = []
+    """What does not fit together, of fields that are each within their range."""
     stage_count = len(config.stages)
     if stage_count != 4 or len(config.windows) != stage_count:
-        found.append("needs four stages and as many windows")
+        return ["needs four stages and as many windows"]
+    found = []
     if config.image_size % 32 or config.image_size < 64:
         found.append(f"image size {config.image_size} is not a multiple of 32 from 64 up")
     elif config.image_size // 4 % config.windows[0]:
@@ -110,10 +121,10 @@ def _problems(config: Sam2Config) -> list[str]:
         found.append("a pooling block cannot have global attention")
     if config.channels % (4 * config.memory_heads) or config.channels % config.memory_channels:
         found.append("memory heads or channels do not divide the channels")
-    if not 0 <= config.mask_blur <= 16:
-        found.append(f"a mask blur of {config.mask_blur} is not within 0 and 16 pixels")
     if not (0 < config.norm_eps < 1 and 0 < config.transformer_norm_eps < 1):
         found.append("the epsilon of a norm is not between 0 and 1")
+    if config.channels % 8 or config.memory_channels % 4 or config.prompt_mask_channels % 4:
+        found.append("channels are not multiples of 8, of memory and mask prompts of 4")
     if config.channels // 2 % config.decoder_heads:
         found.append("decoder heads do not divide half the channels")
     return found
@@ -178,27 +189,25 @@ def find_config(wanted: "str | Sam2Config | Mapping[str, Any]") -> Sam2Config:
         named = {**CONFIGS, MEDSAM2.name: MEDSAM2, NANO.name: NANO}
         if wanted in named:
             return named[wanted]
-        near = get_close_matches(wanted, named, n=3) or list(named)
-        raise OptionError(f"there is no config `{wanted}`", expected=", ".join(near))
+        near = get_close_matches(wanted[:80], named, n=3) or list(named)
+        raise OptionError(f"there is no config `{shown(wanted)}`", expected=", ".join(near))
+    if not isinstance(wanted, Mapping):
+        raise OptionError("a config is a name or a mapping", got=f"a {type(wanted).__name__}")
     known = {field.name for field in fields(Sam2Config)}
-    unknown = sorted(set(wanted) - known)
+    unknown = sorted(str(key)[:80] for key in wanted if key not in known)
     if unknown:
         near = get_close_matches(unknown[0], known, n=3) or sorted(known)
-        raise OptionError(f"a config has no field `{unknown[0]}`", expected=", ".join(near))
-    try:
-        return Sam2Config(**{"name": "custom", **{key: _plain(v) for key, v in wanted.items()}})
-    except (TypeError, ValueError) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise OptionError("these fields make no config", got=error) from error
+        name = shown(unknown[0])
+        raise OptionError(f"a config has no field `{name}`", expected=", ".join(near))
+    return Sam2Config(**{"name": "custom", **{key: _plain(v) for key, v in wanted.items()}})
 
 
 def from_json(text: str) -> Sam2Config:
     """Read what `Sam2Config.to_json` wrote."""
     try:
-        data = json.loads(text)
+        data = strict_json(text, most_bytes=LONGEST_JSON)
     except ValueError as error:
-        raise OptionError("the config is not JSON", got=error) from error
+        raise OptionError("the config is not JSON", got=shown(str(error))) from error
     if not isinstance(data, dict):
         raise OptionError("the config is not a JSON object", got=type(data).__name__)
     return find_config(data)

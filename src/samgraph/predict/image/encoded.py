@@ -13,13 +13,14 @@ import numpy as np
 
 from samgraph.errors import ImageError
 from samgraph.media.image.preprocess import resize_image
-from samgraph.media.image.reading import MAX_PIXELS, Rgb, read_image
+from samgraph.media.image.reading import MAX_PIXELS, Rgb, check_size, read_image
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import Embedding, embeddings
 from samgraph.predict.image import decoding
 from samgraph.predict.image.result import Result
 from samgraph.predict.output import Picture, name_of
 from samgraph.predict.prompts import PromptBatch, assemble, read_prompts
+from samgraph.untrusted.text import shown
 
 
 class EncodedImage:
@@ -136,6 +137,7 @@ def encode_image(
         ImageError: The image cannot be read, or the embedding is of another image or model.
     """
     if isinstance(source, Embedding):
+        check_size(f"`{shown(source.name)}`", *source.size_hw, max_pixels)
         picture = Picture(name or source.name, source.size_hw)
         return EncodedImage(core, picture, source.on(core))
     pixels = read_image(source, max_pixels=max_pixels)

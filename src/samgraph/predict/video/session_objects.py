@@ -53,7 +53,7 @@ def write_object(
 
 
 def read_object(
-    session: TrackingSession, described: dict[str, Any], at: str, tensors: Tensors
+    session: TrackingSession, described: Mapping[str, Any], at: str, tensors: Tensors
 ) -> TrackedObject:
     """An object as it was, its memory where the session computes."""
     obj = session.new_object(checked_object(described["name"]))

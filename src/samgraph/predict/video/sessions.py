@@ -11,28 +11,34 @@ of each object. Masks that were tracked are not; nor are caches.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samgraph import checkpoint
-from samgraph.errors import CheckpointError, OptionError, SamgraphError
+from samgraph.errors import CheckpointError, OptionError
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import fingerprint
 from samgraph.predict.video.options import TrackOptions, VideoOptions, read_options
 from samgraph.predict.video.policy import ReferencePolicy
 from samgraph.predict.video.session import TrackingSession
 from samgraph.predict.video.session_objects import Tensors, read_object, write_object
+from samgraph.predict.video.session_schema import (
+    FRAME,
+    PLACEHOLDER,
+    VERSION,
+    SessionRecord,
+    check_session,
+    read_record,
+)
 from samgraph.predict.video.stream import Stream, open_stream
 from samgraph.predict.video.video import Video, open_video
 
 KEY = "samgraph.session"
-VERSION = 2
-FRAME = "stream.frame"
 
 
 def save_video(video: Video, path: str | os.PathLike[str]) -> None:
@@ -72,21 +78,18 @@ def resume(core: SegmentationModel, path: str | os.PathLike[str], **options: Any
         OptionError: There is no such option.
     """
     name = os.fspath(path)
-    with _damage_named(name):
-        record, tensors = _read(core, name)
-        _check_names(record["kind"], options)
-        given = {**_options(record, options), **options}
-        if record["kind"] == "stream":
-            stream = open_stream(core, **given)
-            stream.restore(int(record["position"]), tensors.get(FRAME))
-            _restore(stream, record, tensors)
-            return stream
-        source = given.pop("source", record["source"])
-        if source is None:
-            raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
-        video = open_video(core, source, **given)
-        _restore_video(video, record, tensors, name)
-        return video
+    record, tensors = _read(core, name)
+    _check_names(record.kind, options)
+    given = {**_options(record, options), **options}
+    if record.kind == "stream":
+        stream = open_stream(core, **given)
+        stream.restore(record.position, tensors.get(FRAME))
+        _restore(stream, record, tensors)
+        return stream
+    source = given.pop("source") if "source" in given else _own_source(record, name)
+    video = open_video(core, source, **given)
+    _restore_video(video, record, tensors, name)
+    return video
 
 
 def restore_video(video: Video, path: str | os.PathLike[str]) -> None:
@@ -96,36 +99,53 @@ def restore_video(video: Video, path: str | os.PathLike[str]) -> None:
         CheckpointError: As `resume`; the video stays as it was.
     """
     name = os.fspath(path)
-    with _damage_named(name):
-        record, tensors = _read(video.model, name)
-        _restore_video(video, record, tensors, name)
+    record, tensors = _read(video.model, name)
+    _restore_video(video, record, tensors, name)
 
 
-def _read(core: SegmentationModel, name: str) -> tuple[dict[str, Any], Tensors]:
-    """The record of a session that this model made, and its tensors."""
+def _read(core: SegmentationModel, name: str) -> tuple[SessionRecord, Tensors]:
+    """The record of a session that this model made, and its tensors, all of it checked."""
     found = checkpoint.read(name)
-    record = _checked_record(found.metadata, name)
-    if record["model"] != fingerprint(core):
+    record = read_record(found.metadata.get(KEY), name)
+    if record.model != fingerprint(core):
         raise CheckpointError(
             f"`{name}` was made with another model",
-            got=f"{record['config']}, weights {record['model']}",
+            got=f"{record.config}, weights {record.model}",
             expected=f"{core.config.name}, weights {fingerprint(core)}",
         )
+    check_session(record, found.tensors, core, name)
     return record, found.tensors
 
 
-def _restore_video(video: Video, record: dict[str, Any], tensors: Tensors, name: str) -> None:
+def _own_source(record: SessionRecord, name: str) -> str:
+    """The video a session names, if it lies beside the session: no file may point anywhere else.
+
+    Raises:
+        OptionError: It does not, or the video was not a file.
+    """
+    if record.source is None:
+        raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
+    folder = Path(name).resolve().parent
+    if "\0" in record.source or not Path(record.source).resolve().is_relative_to(folder):
+        raise OptionError(
+            f"the video of `{name}` is not in its folder",
+            got=f"`{record.source}`",
+            hint="pass `source=`, if that is the video you mean",
+        )
+    return record.source
+
+
+def _restore_video(video: Video, record: SessionRecord, tensors: Tensors, name: str) -> None:
     frames = video.source.length
-    if list(video.size_hw) != record["size_hw"] or frames != record["frames"]:
-        height, width = record["size_hw"]
+    if video.size_hw != record.size_hw or frames != record.frames:
+        height, width = record.size_hw
         raise CheckpointError(
             f"`{name}` belongs to another video",
             got=f"{video.size_hw[1]} x {video.size_hw[0]}, {frames} frames",
-            expected=f"{width} x {height}, {record['frames']} frames",
+            expected=f"{width} x {height}, {record.frames} frames",
         )
-    position, is_going_back = int(record["position"]), bool(record["is_going_back"])
     _restore(video, record, tensors)
-    video.position, video.is_going_back = position, is_going_back
+    video.position, video.is_going_back = record.position, record.is_going_back
 
 
 def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
@@ -156,43 +176,29 @@ def _write(
         for place, obj in enumerate(session.states.values())
     ]
     if not tensors:
-        tensors["empty"] = np.zeros(1, np.uint8)
+        tensors[PLACEHOLDER] = np.zeros(1, np.uint8)
     checkpoint.save(path, tensors, precision="fp32", metadata={KEY: json.dumps(record)})
 
 
-def _restore(session: TrackingSession, record: dict[str, Any], tensors: Tensors) -> None:
+def _restore(session: TrackingSession, record: SessionRecord, tensors: Tensors) -> None:
     found = [
         read_object(session, described, f"object.{place}", tensors)
-        for place, described in enumerate(record["objects"])
+        for place, described in enumerate(record.objects)
     ]
     session.states.update({obj.name: obj for obj in found})
 
 
-def _checked_record(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
-    text = metadata.get(KEY)
-    record = json.loads(text) if text is not None else None
-    if not isinstance(record, dict) or record.get("kind") not in ("video", "stream"):
-        raise CheckpointError(f"`{name}` is not a saved session")
-    if record.get("version") != VERSION:
-        raise CheckpointError(
-            f"`{name}` was saved by another version of samgraph",
-            got=f"version {record.get('version')} of the format",
-            expected=VERSION,
-        )
-    return record
-
-
-def _options(record: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _options(record: SessionRecord, options: Mapping[str, Any]) -> dict[str, Any]:
     """How the session was opened."""
-    given = {
-        "memory_precision": record["memory_precision"],
-        "objects_at_once": record["objects_at_once"],
-        **record["display"],
+    given: dict[str, Any] = {
+        "memory_precision": record.memory_precision,
+        "objects_at_once": record.objects_at_once,
+        **record.display,
     }
-    if record["length"] is not None:
-        given["length"] = int(record["length"])
-    if record["policy"] is not None:
-        given["policy"] = ReferencePolicy(**record["policy"])
+    if record.length is not None:
+        given["length"] = record.length
+    if record.policy is not None:
+        given["policy"] = ReferencePolicy(**record.policy)
     elif "policy" not in options:
         raise OptionError("this session had a memory policy of its own", hint="pass `policy=`")
     return given
@@ -202,16 +208,3 @@ def _check_names(kind: str, options: Mapping[str, Any]) -> None:
     """Refuse options that such a session does not have."""
     options = {name: value for name, value in options.items() if name != "source"}
     read_options(VideoOptions if kind == "video" else TrackOptions, options, kind)
-
-
-@contextmanager
-def _damage_named(name: str) -> Iterator[None]:
-    """A file that says what no session says."""
-    try:
-        yield
-    except SamgraphError:
-        raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(
-            f"`{name}` is a damaged session", got=f"{type(error).__name__}: {error}"[:120]
-        ) from error

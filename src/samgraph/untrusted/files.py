@@ -1,0 +1,71 @@
+"""Regular files, opened without waiting and read within a size.
+
+A path may lead to a pipe that nobody writes to, to a device without end, or to a sparse file larger
+than memory. The open never blocks, what was opened is looked at through its descriptor (a path may
+lead elsewhere a moment later), and no more is read than was allowed.
+"""
+
+import io
+import os
+import stat
+
+KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NotRegularError(OSError):
+    """The path leads to something that is not a file of bytes; `strerror` says to what."""
+
+
+def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """A regular file, open for reading.
+
+    Raises:
+        OSError: There is none, or it may not be read; `NotRegularError` for other things.
+        ValueError: The path cannot be one.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    except OSError as error:
+        if error.errno == _NO_SUCH_DEVICE:  # what opening a socket says
+            raise NotRegularError(error.errno, "a socket", os.fspath(path)) from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise NotRegularError(_NO_SUCH_DEVICE, kind_of(mode), os.fspath(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def kind_of(mode: int) -> str:
+    """What a path leads to, in words."""
+    return next((name for test, name in KINDS if test(mode)), "not a regular file")
+
+
+def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes | None:
+    """The bytes of a regular file; None if it is longer than that.
+
+    Raises:
+        OSError, ValueError: As `open_regular`.
+    """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            return None
+        data = file.read(most_bytes + 1)
+    return data if len(data) <= most_bytes else None
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Whether only this user, or root, may write to a file or folder."""
+    if not hasattr(os, "geteuid"):
+        return True  # Windows: the user's folders are the user's
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
+
+
+_BINARY = getattr(os, "O_BINARY", 0)
+_NO_SUCH_DEVICE = 6  # ENXIO
