@@ -44,8 +44,9 @@ def hoist_shared(
             f"nothing in graph `{graph.name}` depends on these inputs alone", got=", ".join(inputs)
         )
     first, second = names or (f"{graph.name}.shared", f"{graph.name}.rest")
-    known = {value.name: value.name for value in whole.inputs}
-    rest = known | {value.name: name for name, value in handed}
+    known = {value.name: value.name for value in given}
+    rest = {value.name: value.name for value in whole.inputs}
+    rest |= {value.name: name for name, value in handed}
     return stage(whole, first, handed, known), stage(whole, second, whole.outputs, rest)
 
 
