@@ -200,6 +200,22 @@ def test_absorbing_a_value_keeps_an_activation_behind_it(mask: bool) -> None:
     assert change(graph, after, weights_of(graph)) <= ALGEBRAIC_PASS
 
 
+@pytest.mark.parametrize("row", ["f64[1,6,4]", "f64[1,1,4]", "f64[6,1]"])
+def test_queries_that_are_repeated_in_any_way_keep_their_number(row: str) -> None:
+    """Only a batch of one is read as it is; repeated tokens and channels are not."""
+    builder = Builder("repeated")
+    k = builder.input("k", "f64[B,1,4]")
+    q = ops.expand(builder.input("q", row), k.shape[0], 6, 4)
+    y = ops.attention(q, k, ops.sin(k), heads=1, scale=0.5)
+    graph = builder.finish(y=ops.linear(y, builder.param("wo", "f64[2,4]")))
+
+    after = optimise(graph, [PASSES["absorb_query_projection"]])
+
+    assert not any(node.op == "attention" for node in after)
+    assert ("expand" in {node.op for node in after}) == (row != "f64[1,6,4]")
+    assert change(graph, after, weights_of(graph)) <= ALGEBRAIC_PASS
+
+
 def test_a_value_with_an_activation_is_not_absorbed() -> None:
     builder = Builder("relu")
     q, m = builder.input("q", "f64[M,8]"), builder.input("m", "f64[M,4]")

@@ -123,6 +123,21 @@ def test_what_depends_on_the_image_alone_is_in_the_first_part() -> None:
     assert (shared.name, rest.name) == ("net.shared", "net.rest")
 
 
+def test_what_has_the_size_of_another_input_is_in_the_second_part() -> None:
+    """Queries of the image are projected once, and repeated for each prompt in the rest."""
+    builder = Builder("net")
+    image, points = builder.input("image", "f32[1,6,4]"), builder.input("points", "f32[N,3,4]")
+    q = ops.linear(image, builder.param("w", "f32[4,4]"))
+    each = ops.expand(q, *points.shape[:1], 6, 4)
+    graph = builder.finish(y=ops.attention(each, points, points, heads=1, scale=0.5))
+
+    shared, rest = hoist_shared(graph, ["image"])
+
+    assert [node.op for node in shared] == ["linear"]
+    assert [value.name for value in shared.inputs] == ["image"]
+    assert [node.op for node in rest] == ["expand", "attention"]
+
+
 def test_parts_are_called_what_the_caller_says() -> None:
     shared, rest = hoist_shared(two_parts(), ("image",), ("first", "second"))
 

@@ -73,6 +73,23 @@ def test_a_profile_switches_passes_off_in_a_session() -> None:
     assert set(PROFILES) >= {"fused", "split", "plain"}
 
 
+def test_a_mark_goes_when_its_value_is_no_longer_computed() -> None:
+    """As a list of cells a value is another one, even where something stands for it."""
+    builder = Builder("marked")
+    x, w = builder.input("x", "f32[N,1,4,4]"), builder.param("w", "f32[2,1,3,3]")
+    large = builder.mark("large", ops.resize(x, (8, 8), how="bilinear"))
+    small = builder.mark("small", ops.conv2d(large, w, stride=(2, 2), padding=(1, 1)))
+    graph = builder.finish(y=ops.exp(small))
+
+    after = optimise(graph, [PASSES["pixels_to_channels"]])
+
+    assert [name for name, _ in after.marks] == ["small"]
+    assert [name for name, _ in optimise(graph, [PASSES["drop_unused"]]).marks] == [
+        "large",
+        "small",
+    ]
+
+
 def test_a_broken_pass_is_named() -> None:
     def forget_the_first(graph: Graph) -> Graph:
         return replace(graph, nodes=graph.nodes[1:])

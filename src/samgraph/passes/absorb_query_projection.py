@@ -36,6 +36,7 @@ from samgraph.passes.heads import (
     split_weight,
 )
 from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.sink_expand import repeated_row
 
 
 class _Parts(NamedTuple):
@@ -78,8 +79,8 @@ def _find(graph: Graph, output: Node, uses: dict[str, int]) -> _Parts | None:
         queries = projection.inputs[0]
     else:
         made = graph.producers().get(queries.name)
-        if made is not None and made.op == "expand" and _is_batch_of_one(made.inputs[0]):
-            queries = made.inputs[0]
+        row = None if made is None else repeated_row(made)
+        queries = queries if row is None else row
     parts = _Parts(node, projection, queries)
     return parts if _pays(parts, output) else None
 
@@ -87,10 +88,6 @@ def _find(graph: Graph, output: Node, uses: dict[str, int]) -> _Parts | None:
 def _same_for_all(mask: Value) -> bool:
     """Whether a mask is [N or 1, heads or 1, 1, S or 1]."""
     return mask.type.rank == 4 and mask.type.shape[2] == 1
-
-
-def _is_batch_of_one(value: Value) -> bool:
-    return value.type.rank == 3 and value.type.shape[0] == 1
 
 
 def _pays(parts: _Parts, output: Node) -> bool:

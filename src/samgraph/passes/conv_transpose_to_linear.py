@@ -159,11 +159,10 @@ def _with_another(rewriter: Rewriter, node: Node, known: list[_Cells | None]) ->
 
 def _reshaped(node: Node, x: _Cells) -> _Cells | None:
     """The same cells where pixels are only flattened, or become rows and columns again."""
-    (N, C, *before), (*front, after) = node.inputs[0].type.shape, node.result.type.shape
-    if not x.is_flat and front == [N, C] and len(before) == 2:
+    front, (rows, columns) = node.inputs[0].type.shape[:2], _size(x.order)
+    if node.result.type.shape == (*front, rows * columns):
         return x._replace(is_flat=True)
-    rows, columns = _size(x.order)
-    if x.is_flat and front == [N, C, rows] and after == columns and not x.channels_second:
+    if node.result.type.shape == (*front, rows, columns) and not x.channels_second:
         return x._replace(is_flat=False)
     return None
 

@@ -101,7 +101,7 @@ def stage(graph: Graph, name: str, results: Outputs, known: Mapping[str, str]) -
     nodes.reverse()
     made = [*graph.inputs, *(node.result for node in graph)]
     inputs = [value for value in made if value.name in needed and value.name in known]
-    inputs += _binding(graph, nodes, inputs)
+    inputs += _binding([value for value in graph.inputs if value.name in known], nodes, inputs)
     given = {value.name: Value(known[value.name], value.type) for value in inputs}
 
     def renamed(value: Value) -> Value:
@@ -130,11 +130,11 @@ def symbols_of(nodes: Iterable[Node]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _binding(graph: Graph, nodes: list[Node], inputs: list[Value]) -> list[Value]:
-    """Inputs of the whole graph that a stage needs for nothing but the symbols they bind."""
+def _binding(offered: list[Value], nodes: list[Node], inputs: list[Value]) -> list[Value]:
+    """Those of the `offered` inputs that a stage needs for nothing but the symbols they bind."""
     used = symbols_of(nodes).union(*(value.type.symbols for value in inputs))
     added: list[Value] = []
-    waiting = [value for value in graph.inputs if value not in inputs]
+    waiting = [value for value in offered if value not in inputs]
     while not used <= (bound := solvable_symbols([*inputs, *added])):
         more = (v for v in waiting if solvable_symbols([*inputs, *added, v]) > bound)
         added.append(next(more))  # there is one: together the inputs bind every symbol

@@ -37,15 +37,16 @@ def hoist_shared(
     given = [graph.input(name) for name in inputs]
     whole, marks = _with_expansions_sunk(graph)
     depends = _dependencies(whole)
-    shared = _shared(whole, given, depends)
+    shared = _shared(whole, given)
     handed = _named(_frontier(whole, shared), marks, depends)
     if not handed:
         raise GraphError(
             f"nothing in graph `{graph.name}` depends on these inputs alone", got=", ".join(inputs)
         )
     first, second = names or (f"{graph.name}.shared", f"{graph.name}.rest")
-    known = {value.name: value.name for value in whole.inputs}
-    rest = known | {value.name: name for name, value in handed}
+    known = {value.name: value.name for value in given}
+    rest = {value.name: value.name for value in whole.inputs}
+    rest |= {value.name: name for name, value in handed}
     return stage(whole, first, handed, known), stage(whole, second, whole.outputs, rest)
 
 
@@ -72,16 +73,15 @@ def _dependencies(graph: Graph) -> _Dependencies:
     return depends
 
 
-def _shared(graph: Graph, given: list[Value], depends: _Dependencies) -> set[str]:
+def _shared(graph: Graph, given: list[Value]) -> set[str]:
     """The values that depend on inputs, on none but those `given`, and on no other size."""
-    names, bound = {value.name for value in given}, solvable_symbols(given)
-    shared = set(names)
+    bound = solvable_symbols(given)
+    shared = {value.name: value in given for value in graph.inputs}
     for node in graph:
-        mine = depends[node.result.name]
-        computable = all(v.name in shared for v in node.inputs if depends.get(v.name))
-        if mine and mine <= names and computable and symbols_of([node]) <= bound:
-            shared.add(node.result.name)
-    return shared
+        read = [shared[value.name] for value in node.inputs if value.name in shared]
+        if read:
+            shared[node.result.name] = all(read) and symbols_of([node]) <= bound
+    return {name for name, is_shared in shared.items() if is_shared}
 
 
 def _frontier(graph: Graph, shared: set[str]) -> list[Value]:

@@ -45,7 +45,8 @@ def sink_expand(graph: Graph) -> Graph:
 def _sunk(rewriter: Rewriter, node: Node) -> Value | None:
     """What stands for a node once the expansion before it is behind it, or gone."""
     inputs = [rewriter.new(value) for value in node.inputs]
-    rows = [_row(rewriter, value) for value in inputs]
+    makers = [rewriter.maker(value) for value in inputs]
+    rows = [None if made is None else repeated_row(made) for made in makers]
     if all(row is None for row in rows) or node.result.type.rank < 2:
         return None
     if node.op == "attention":
@@ -60,14 +61,12 @@ def _sunk(rewriter: Rewriter, node: Node) -> Value | None:
     return _repeated(rewriter, one, node)
 
 
-def _row(rewriter: Rewriter, value: Value) -> Value | None:
-    """The one row that an expansion repeats, if this value is nothing else."""
-    made = rewriter.maker(value)
-    if made is None or made.op != "expand":
+def repeated_row(node: Node) -> Value | None:
+    """The batch of one that a node repeats, if it does nothing else."""
+    if node.op != "expand":
         return None
-    source, shape = made.inputs[0], value.type.shape
-    once = source.type.rank == len(shape) >= 2 and source.type.shape == (1, *shape[1:])
-    return source if once else None
+    row, shape = node.inputs[0], node.result.type.shape
+    return row if len(shape) >= 2 and row.type.shape == (1, *shape[1:]) else None
 
 
 def _repeated(rewriter: Rewriter, row: Value, node: Node) -> Value:

@@ -45,7 +45,8 @@ def steepen(logits: Tensor, binary: Tensor) -> Tensor:
     zero falls on the lower side. It is done before a mask is enlarged, where it costs least: a
     power of two changes no digit, so that every sign is the same after.
 
-    Not exact: logits that cancel to exactly zero between two pixels count half, not zero.
+    Differs from the original, and is not exact: it hardens the enlarged mask, where logits that
+    cancel to exactly zero between two pixels count as zero; here they count half.
     """
     return logits * ops.where(binary, STEEPNESS, 1.0) + ops.where(binary, -1e3, 0.0)
 

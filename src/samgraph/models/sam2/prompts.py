@@ -5,9 +5,11 @@
     a mask    three convolutions, added to the image; no mask is an embedding of its own
 
 Labels: 1 inside, 0 outside, 2 and 3 the corners of a box, -1 no point: an embedding with no
-position. One such point ends the list. Label -2 is padding for shorter lists, which attention
-does not see (`padding_mask`). A list of nothing else has no end either: that is the reference's
-prompt of a mask alone.
+position. One such point ends the list.
+
+Differs from the original: label -2 is padding, which attention does not see (`padding_mask`), so
+that lists of points of different lengths run in one batch. A list of nothing else has no end
+either: that is the original's prompt of a mask alone.
 
 Shapes: N prompts, P points, C channels, S image size, E grid.
 """

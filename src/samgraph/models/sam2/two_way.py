@@ -42,13 +42,10 @@ def two_way(
             mask,
             is_first=i == 0,
         )
-    final = at / "final_attn_token_to_image"
-    attended = attention(
-        final, config, tokens + position, image + image_position, image, halved=True
-    )
-    return layer_norm(
-        at / "norm_final_attn", tokens + attended, eps=config.transformer_norm_eps
-    ), image
+    q, k = tokens + position, image + image_position
+    attended = attention(at / "final_attn_token_to_image", config, q, k, image, halved=True)
+    eps = config.transformer_norm_eps
+    return layer_norm(at / "norm_final_attn", tokens + attended, eps=eps), image
 
 
 def layer(
