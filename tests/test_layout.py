@@ -70,6 +70,20 @@ def test_a_part_imports_only_from_those_above_it() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_only_the_command_line_knows_its_library() -> None:
+    """Jobs are started by a server and by batch runs, too."""
+    outside = [
+        str(path.relative_to(ROOT))
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Import) and any(a.name.startswith("click") for a in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "click")
+    ]
+
+    assert outside
+    assert {part_of(SOURCE / Path(name).relative_to("src/samgraph")) for name in outside} == {"cli"}
+
+
 def test_every_part_has_its_place_in_the_order() -> None:
     parts = {part_of(path) for path in FILES}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from samgraph.formats import read_coco
@@ -55,12 +56,34 @@ def test_each_mask_may_have_its_own_file(folder: Path, samgraph: Command) -> Non
 def test_options_are_passed_on(folder: Path, samgraph: Command) -> None:
     options = ("--crop-layers", "1", "--crop-downscale", "2", "--crop-overlap", "0.2")
     more = ("--min-area", "30", "--refine", "--single", "--threshold", "0.5", "--crop-nms", "0.9")
+    rest = ("--stability-offset", "0.5", "--points-per-batch", "3", "--json", "--quiet")
 
-    done = samgraph("everything", "a.png", *FEW, *options, *more, "--json", "--quiet")
+    done = samgraph("everything", "a.png", *FEW, *options, *more, *rest)
 
     assert done.code == 0
     (image,) = json.loads(done.text)["images"]
     assert image["width"] == 160
+    expected = model().everything(
+        picture(),
+        points_per_side=2,
+        points_per_batch=3,
+        pred_iou_thresh=0.3,
+        stability_score_thresh=0.3,
+        stability_score_offset=0.5,
+        mask_threshold=0.5,
+        box_nms_thresh=1.0,
+        crop_n_layers=1,
+        crop_nms_thresh=0.9,
+        crop_overlap_ratio=0.2,
+        crop_n_points_downscale_factor=2,
+        min_mask_region_area=30,
+        use_m2m=True,
+        multimask=False,
+        progress=False,
+    )
+    assert len(expected) > 0
+    assert [mask["area"] for mask in image["masks"]] == expected.areas.tolist()
+    assert [mask["score"] for mask in image["masks"]] == pytest.approx(expected.scores, abs=1e-5)
 
 
 def test_bad_options_and_bad_files(folder: Path, samgraph: Command) -> None:

@@ -1,13 +1,17 @@
 """The command line as a whole: help, exit codes, and the list of formats."""
 
 import json
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 
 from samgraph.cli import main as module
 from samgraph.cli.exit_codes import ExitCode, exit_codes_text
+from samgraph.cli.option_groups import SectionedCommand, option_group, section
 from samgraph.errors import PromptError
 from samgraph.formats import FORMATS, IMAGE_FORMATS
 from tests.cli.running import call
@@ -69,6 +73,44 @@ def test_an_unknown_command_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert done.code == ExitCode.BAD_INPUT
     assert "No such command 'segmnt'" in done.err
+
+
+def test_a_file_and_a_line_are_all_that_a_command_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guide of ARCHITECTURE.md, done: options in a frozen class, a line and a code out."""
+
+    @dataclass(frozen=True)
+    class Greeting:
+        name: str = "nobody"
+        loud: bool = False
+
+    @click.command(cls=SectionedCommand)
+    @section(
+        "Greeting",
+        option_group(
+            "greeting",
+            Greeting,
+            click.option("--name", help="Whom to greet."),
+            click.option("--loud", is_flag=True, help="In capitals."),
+        ),
+    )
+    @click.option("--twice", is_flag=True, help="Two times.")
+    def command(greeting: Greeting, twice: bool) -> ExitCode:
+        """Greet."""
+        text = f"hello {greeting.name}\n" * (1 + twice)
+        click.echo(text.upper() if greeting.loud else text, nl=False)
+        return ExitCode.DAMAGE
+
+    greet = ModuleType("samgraph.cli.greet")
+    vars(greet)["command"] = command
+    monkeypatch.setitem(sys.modules, "samgraph.cli.greet", greet)
+    monkeypatch.setitem(module._COMMANDS, "greet", "say hello")
+
+    done = call(monkeypatch, ["greet", "--loud", "--name", "world"])
+    assert (done.code, done.text) == (ExitCode.DAMAGE, "HELLO WORLD\n")
+    assert call(monkeypatch, ["greet", "--twice"]).text == "hello nobody\n" * 2
+    help_text = " ".join(call(monkeypatch, ["greet", "-h"]).text.split())
+    assert "Greeting: --name TEXT Whom to greet. --loud In capitals. Other: --twice" in help_text
+    assert "greet say hello" in " ".join(call(monkeypatch, ["-h"]).text.split())
 
 
 def test_the_formats_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,7 +234,7 @@ class _StopError(Exception):
     pass
 
 
-@pytest.mark.parametrize("kind", ["davis", "overlay"])
+@pytest.mark.parametrize("kind", ["davis", "overlay", "cutout"])
 @pytest.mark.parametrize("with_session", [True, False])
 @pytest.mark.usefixtures("frames")
 def test_a_stopped_run_ends_with_the_same_files(

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -13,6 +14,7 @@ from samgraph.errors import OptionError, OutputError
 from samgraph.formats import (
     FORMATS,
     IMAGE_FORMATS,
+    Format,
     ImageFormat,
     SegmentedImage,
     WriteOptions,
@@ -27,6 +29,7 @@ from samgraph.formats import (
     write,
 )
 from samgraph.formats.sam import from_sam_dicts
+from samgraph.jobs.images import ImageOutput, OutputOptions
 from samgraph.jobs.journal import JOURNAL
 from tests.formats.scenes import RING, ring_scene, same_masks, scene
 
@@ -178,3 +181,22 @@ def test_formats_that_show_the_image_need_its_pixels() -> None:
 def test_the_names_for_type_checkers_are_those_of_the_table() -> None:
     assert get_args(ImageFormat) == IMAGE_FORMATS
     assert FORMATS["jsonl"].video_file == JOURNAL
+
+
+def test_a_new_entry_is_all_that_a_format_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guide of ARCHITECTURE.md, done: rows of label and area."""
+
+    def rows(images: Sequence[SegmentedImage], suffix: str, options: WriteOptions) -> bytes:
+        lines = [f"{s.label},{s.area}" for image in images for s in image.segments]
+        return "\n".join(lines).encode()
+
+    entry = Format("rows", "label and area", (".csv",), rows, file="rows.csv", implied_by=(".csv",))
+    monkeypatch.setitem(FORMATS, "rows", entry)
+
+    assert format_for("areas.csv") is entry
+    assert write("rows", tmp_path, IMAGES) == [tmp_path / "rows.csv"]
+    assert (tmp_path / "rows.csv").read_text().splitlines()[-1] == "ring,12"
+    output = ImageOutput(OutputOptions("out/", "rows"), ["a.jpg"], "png")
+    assert output.format is entry

@@ -45,7 +45,8 @@ def section(title: str, *decorators: Any) -> Decorator:
 def option_group(name: str, kind: type, *options: Any) -> Decorator:
     """Adds click options; the command gets their values as one `kind`, called `name`.
 
-    Each option is named after a field of the dataclass `kind`; other fields keep their default.
+    Each option is named after a field of the dataclass `kind`. A field without an option, or whose
+    option is not given and has no default, keeps its own default.
     """
     known = {field.name for field in fields(kind)}
 
@@ -53,7 +54,8 @@ def option_group(name: str, kind: type, *options: Any) -> Decorator:
         @wraps(command)
         def grouped(*args: Any, **given: Any) -> Any:
             values = {key: given.pop(key) for key in known & given.keys()}
-            return command(*args, **given, **{name: kind(**values)})
+            chosen = {key: value for key, value in values.items() if value is not None}
+            return command(*args, **given, **{name: kind(**chosen)})
 
         for option in reversed(options):
             grouped = option(grouped)

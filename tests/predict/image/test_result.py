@@ -100,8 +100,9 @@ def test_masks_clean_up() -> None:
     assert result.fill_holes(3).areas.tolist() == [2497]
     assert clean.smooth(2).masks[0, 11, 11]
     assert not clean.smooth(2).masks[0, 10, 10]
-    options = CleanOptions(fill_holes=4, drop_specks=1, smooth=2)
-    assert np.array_equal(result.clean(options).masks, clean.smooth(2).masks)
+    for radius, expected in ((0, clean), (2, clean.smooth(2))):
+        options = CleanOptions(fill_holes=4, drop_specks=1, smooth=radius)
+        assert np.array_equal(result.clean(options).masks, expected.masks)
     assert result.clean(CleanOptions()) is result
 
 
