@@ -10,10 +10,11 @@ import click
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from samgraph.cli.eval_images import images
 from samgraph.cli.options import ModelChoice, model_options
-from samgraph.errors import SamgraphError, VideoError
+from samgraph.errors import SamgraphError, VideoError, printable
 from samgraph.evaluate.clicks import first_click
 from samgraph.evaluate.davis import (
     Figures,
@@ -69,7 +70,7 @@ def davis(
     for name, frames, annotations in sequences:
         results[name] = evaluate_sequence(network, frames, annotations, prompt)
         if not as_json:
-            click.echo(f"{name}: {_text(_mean([results[name].found]))}", err=True)
+            click.echo(printable(f"{name}: {_text(_mean([results[name].found]))}"), err=True)
     _report(results, as_json)
 
 
@@ -167,7 +168,7 @@ def _report(results: dict[str, Measured], as_json: bool) -> None:
         table.add_column(title, justify="left" if title == "sequence" else "right")
     for name, (found, copied) in means.items():
         count = sum(len(measured.found) for measured in rows[name])
-        table.add_row(name, str(count), *_cells(found), *_cells(copied)[:2])
+        table.add_row(Text(printable(name)), str(count), *_cells(found), *_cells(copied)[:2])
     Console(highlight=False).print(table)
 
 

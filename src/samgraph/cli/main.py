@@ -4,13 +4,14 @@ Exit codes: 0 done, 1 a bug of ours, 2 bad input, 3 finished with damage, 130 in
 """
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 
 import click
 
-from samgraph.errors import SamgraphError
+from samgraph.errors import SamgraphError, printable
 from samgraph.version import __version__
 
 _COMMANDS = {
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code."""
     debug = "--debug" in arguments
+    _take_any_name()
     try:
         code = samgraph.main(list(arguments), prog_name="samgraph", standalone_mode=False)
         return code if isinstance(code, int) else DONE
@@ -85,4 +87,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
+
+
+def _take_any_name() -> None:
+    """Escape what the terminal's encoding lacks, such as bytes of a name that are not UTF-8."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 import click
 
 from samgraph.cli.options import STREAM, read_source
-from samgraph.errors import OutputError, SamgraphError
+from samgraph.errors import OutputError, SamgraphError, printable
 from samgraph.formats.segment import SegmentedImage
 from samgraph.media.files import write_atomically
 from samgraph.predict import rendering
 from samgraph.predict.output import Segmentation, numbered
 from samgraph.predict.rendering import FORMATS, WriteOptions
+from samgraph.untrusted.text import json_bytes
 
 DONE, BAD_INPUT, DAMAGE = 0, 2, 3
 # Formats that hold many images in one file, and the file's name where only a folder is given.
@@ -153,14 +154,12 @@ class Outputs:
         """Write the file that holds all images, where there is one."""
         if not self._joined:
             return []
-        data = json.dumps(
-            rendering.document(self.kind, self._joined, self.output.tolerance), ensure_ascii=False
-        )
+        data = json_bytes(rendering.document(self.kind, self._joined, self.output.tolerance))
         if self.output.out == STREAM:
-            _to_stdout(data.encode() + b"\n")
+            _to_stdout(data + b"\n")
             return []
         target = self._joined_target()
-        write_atomically(target, data.encode())
+        write_atomically(target, data)
         return [str(target)]
 
     def _joined_target(self) -> Path:
@@ -229,7 +228,7 @@ class Report:
     def say(self, text: str) -> None:
         """A line for people, out of the way of data."""
         if not self.output.as_json:
-            click.echo(text, err=self.output.out == STREAM)
+            click.echo(printable(text), err=self.output.out == STREAM)
 
     def finish(self, written: list[str]) -> int:
         """The summary; the exit code."""
@@ -237,13 +236,14 @@ class Report:
             self.say(f"wrote {path}")
         if self.output.as_json:
             summary = {"images": self.images, "failed": self.failed, "written": written}
-            click.echo(json.dumps(summary, ensure_ascii=False, indent=2))
+            click.echo(json.dumps(summary, indent=2))
         if not self.failed:
             return DONE
         if len(self.images) + len(self.failed) > 1:
             names = ", ".join(f"`{entry['image']}`" for entry in self.failed)
             total = len(self.images) + len(self.failed)
-            click.echo(f"{len(self.failed)} of {total} images failed: {names}", err=True)
+            text = f"{len(self.failed)} of {total} images failed: {names}"
+            click.echo(printable(text), err=True)
         return DAMAGE if self.images else BAD_INPUT
 
 

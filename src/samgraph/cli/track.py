@@ -6,6 +6,7 @@ import click
 
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.cli.track_prompts import BOX, MASK, POINT, Placed, gathered
+from samgraph.errors import printable
 from samgraph.jobs.track import FORMATS, Plan, Report, run_plan
 from samgraph.media.video.source import OnDamage
 
@@ -107,7 +108,7 @@ def command(
 def _told(report: Report, out: Path, *, strict: bool) -> int:
     """Say how the run ended; the exit code."""
     rate = "" if report.rate is None else f", {report.rate:.1f} a second"
-    click.echo(f"{report.written} frames in {out}{rate}", err=True)
+    click.echo(printable(f"{report.written} frames in {out}{rate}"), err=True)
     if report.damage is None:
         return DONE
     counts = f"{report.written} written + {report.skipped} skipped"

@@ -40,7 +40,7 @@ def write_yolo(
         lines = "".join(f"{line}\n" for line in yolo_lines(image, names, tolerance=tolerance))
         write_atomically(Path(folder) / f"{stem}.txt", lines.encode("ascii"))
     listed = "".join(f"{' '.join(name.split())}\n" for name in names)
-    write_atomically(Path(folder) / CLASS_FILE, listed.encode("utf-8"))
+    write_atomically(Path(folder) / CLASS_FILE, listed.encode("utf-8", "backslashreplace"))
 
 
 def yolo_lines(

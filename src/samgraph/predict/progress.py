@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from samgraph.errors import printable
+
 Progress: TypeAlias = Callable[[int, int], object]
 
 
@@ -50,5 +52,5 @@ def _bar(name: str, total: int) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn(),
     )
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(name, total=total)
+        task = bars.add_task(printable(name), total=total)
         yield lambda step: bars.advance(task, step)

@@ -8,7 +8,6 @@ polygons   outlines as plain JSON         sam        the dicts of SAM's mask gen
 yolo       segmentation labels of YOLO
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -27,6 +26,7 @@ from samgraph.formats.yolo import yolo_lines
 from samgraph.media.drawing import cutout, overlay, palette_png
 from samgraph.media.image.reading import SUFFIXES, Rgb, encode_image
 from samgraph.predict.picture import Picture
+from samgraph.untrusted.text import json_bytes
 
 Format: TypeAlias = Literal[
     "png", "cutout", "overlay", "coco", "labelme", "polygons", "sam", "yolo"
@@ -108,7 +108,7 @@ def render(
     if kind == "yolo":
         lines = yolo_lines(image, labels_of([image]), tolerance=look.tolerance)
         return "".join(f"{line}\n" for line in lines).encode("ascii")
-    return json.dumps(document(kind, [image], look.tolerance), ensure_ascii=False).encode()
+    return json_bytes(document(kind, [image], look.tolerance))
 
 
 def document(kind: str, images: Sequence[SegmentedImage], tolerance: float = 0.0) -> Any:
