@@ -15,6 +15,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO, TypeAlias
 
+from samgraph.errors import printable
+
 # A function of what is done and what there is to do; True for text, False for nothing; None for
 # text where standard error is a terminal.
 ShowProgress: TypeAlias = bool | Callable[[int, int], object] | None
@@ -31,7 +33,7 @@ class Progress:
     ) -> None:
         self.total, self.done = total, done
         self.fresh = 0  # done in this run
-        self._unit, self._name = unit, name
+        self._unit, self._name = unit, printable(name)
         self._call = show if callable(show) else None
         if not isinstance(show, bool):
             show = show is None and _is_terminal(sys.stderr)

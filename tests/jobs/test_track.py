@@ -62,7 +62,8 @@ def result(index: int, *, is_present: bool = True) -> FrameResult:
     """Object `cup` in the left half of a frame, or absent."""
     low = np.full((4, 4), -9, np.float32)
     low[:, :2] = 9
-    cup = ObjectResult("cup", 1.0 if is_present else -1.0, 0.75, low=low)
+    score = np.array([1.0 if is_present else -1.0], np.float32)
+    cup = ObjectResult("cup", score, np.array([0.75], np.float32), logits=low)
     pixels = np.full((*SIZE_HW, 3), 100 + index, np.uint8)
     return FrameResult(index, None, SIZE_HW, (cup,), image=pixels)
 

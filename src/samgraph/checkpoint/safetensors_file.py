@@ -21,7 +21,7 @@ import numpy as np
 from samgraph.checkpoint.source_file import Array, SourceFile, as_values, check_memory
 from samgraph.checkpoint.tensor_rules import check_count, check_name, check_shape
 from samgraph.errors import CheckpointError, OutputError
-from samgraph.untrusted.text import shown
+from samgraph.untrusted.text import json_bytes, shown
 
 Precision = Literal["fp32", "fp16", "bf16"]
 
@@ -227,7 +227,7 @@ def _build_header(
             "data_offsets": [position, end],
         }
         position = end
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json_bytes(header, compact=True)
     text += b" " * (-len(text) % 8)
     return LENGTH.pack(len(text)) + text
 

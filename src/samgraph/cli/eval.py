@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from samgraph.cli.eval_images import images
 from samgraph.cli.options import ModelChoice, model_options
-from samgraph.errors import SamgraphError
+from samgraph.errors import SamgraphError, printable
 from samgraph.evaluate.davis import Figures, mean_figures
 from samgraph.evaluate.sequences import (
     FirstPrompt,
@@ -52,7 +53,8 @@ def davis(
     for sequence in sequences:
         figures = results[sequence.name] = evaluate_sequence(model, sequence, prompt)
         if not as_json:
-            click.echo(f"{sequence.name}: {_text(_mean([figures.tracked]))}", err=True)
+            text = f"{sequence.name}: {_text(_mean([figures.tracked]))}"
+            click.echo(printable(text), err=True)
     _report(results, as_json)
 
 
@@ -78,7 +80,7 @@ def _report(results: dict[str, SequenceFigures], as_json: bool) -> None:
         table.add_column(title, justify="left" if title == "sequence" else "right")
     for name, (tracked, copied) in means.items():
         count = sum(len(figures.tracked) for figures in rows[name])
-        table.add_row(name, str(count), *_cells(tracked), *_cells(copied)[:2])
+        table.add_row(Text(printable(name)), str(count), *_cells(tracked), *_cells(copied)[:2])
     Console(highlight=False).print(table)
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.options import ModelChoice, model_options
-from samgraph.errors import ImageError
+from samgraph.errors import ImageError, printable
 from samgraph.evaluate.images import Overlaps, find_pairs, image_figures
 from samgraph.media.image.reading import read_label_image
 
@@ -51,12 +52,12 @@ def images(
             continue
         results[photograph.name] = found
         if not as_json:
-            click.echo(f"{photograph.name}: {_text(Overlaps.mean(found))}", err=True)
+            click.echo(printable(f"{photograph.name}: {_text(Overlaps.mean(found))}"), err=True)
     if not results:
         raise failed[0]
     _report(results, as_json)
     for reason in failed:
-        click.echo(f"left out: {reason}", err=True)
+        click.echo(printable(f"left out: {reason}"), err=True)
     return ExitCode.DAMAGE if failed else ExitCode.DONE
 
 
@@ -75,7 +76,7 @@ def _report(results: dict[str, list[Overlaps]], as_json: bool) -> None:
     for title in ("image", "objects", *_PROMPTS):
         table.add_column(title, justify="left" if title == "image" else "right")
     for name, figures in results.items():
-        table.add_row(name, str(len(figures)), *_cells(Overlaps.mean(figures)))
+        table.add_row(Text(printable(name)), str(len(figures)), *_cells(Overlaps.mean(figures)))
     table.add_row("mean over objects", str(count), *_cells(overall))
     Console(highlight=False).print(table)
 

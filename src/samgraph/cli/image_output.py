@@ -12,7 +12,7 @@ import click
 
 from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.option_groups import section, write_options
-from samgraph.errors import SamgraphError
+from samgraph.errors import SamgraphError, printable
 from samgraph.formats.segment import Segment
 from samgraph.formats.table import IMAGE_FORMATS, WriteOptions
 from samgraph.jobs.images import STREAM, ImageOutput, OutputOptions, run_images
@@ -112,7 +112,7 @@ class ConsoleReport:
     def failed(self, source: str, error: SamgraphError) -> None:
         """An image that could not be used."""
         self.failures.append({"image": source, "error": error.what})
-        click.echo(f"error: {error}", err=True)
+        click.echo(printable(f"error: {error}"), err=True)
 
     def finish(self, files: list[Path]) -> ExitCode:
         """The summary; `files` hold all images."""
@@ -121,19 +121,20 @@ class ConsoleReport:
         if self.options.as_json:
             written = [str(file) for file in files]
             summary = {"images": self.images, "failed": self.failures, "written": written}
-            click.echo(json.dumps(summary, ensure_ascii=False, indent=2))
+            click.echo(json.dumps(summary, indent=2))
         if not self.failures:
             return ExitCode.DONE
         total = len(self.images) + len(self.failures)
         if total > 1:
             names = ", ".join(f"`{entry['image']}`" for entry in self.failures)
-            click.echo(f"{len(self.failures)} of {total} images failed: {names}", err=True)
+            text = f"{len(self.failures)} of {total} images failed: {names}"
+            click.echo(printable(text), err=True)
         return ExitCode.DAMAGE if self.images else ExitCode.BAD_INPUT
 
     def _print(self, text: str) -> None:
         """A line for people, on standard error where standard output has data."""
         if not self.options.as_json:
-            click.echo(text, err=self.options.out == STREAM)
+            click.echo(printable(text), err=self.options.out == STREAM)
 
 
 def _described(segment: Segment) -> dict[str, Any]:

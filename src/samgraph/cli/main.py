@@ -1,6 +1,7 @@
 """The command line: `samgraph COMMAND ...`. One file per command, imported when it is called."""
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from samgraph.cli.exit_codes import ExitCode, exit_codes_text
-from samgraph.errors import SamgraphError
+from samgraph.errors import SamgraphError, printable
 from samgraph.version import __version__
 
 _COMMANDS = {
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code."""
     debug = "--debug" in arguments
+    _take_any_name()
     try:
         code = samgraph.main(list(arguments), prog_name="samgraph", standalone_mode=False)
         return code if isinstance(code, int) else ExitCode.DONE
@@ -93,4 +95,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _print(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
+
+
+def _take_any_name() -> None:
+    """Escape what the terminal's encoding lacks, such as bytes of a name that are not UTF-8."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

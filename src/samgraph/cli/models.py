@@ -8,6 +8,7 @@ from rich.table import Table
 
 from samgraph.checkpoint import RELEASES, Release, builtin
 from samgraph.checkpoint.download import cache_folder, cached
+from samgraph.errors import printable
 
 _QUALITY = ("box", "1 click", "5 clicks", "J")
 _LEFT = ("name", "here")
@@ -33,7 +34,8 @@ def command(as_json: bool) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\n{_FIGURES_NOTE}", soft_wrap=True)
-    console.print(f"downloads are kept in {cache_folder()}", soft_wrap=True)
+    kept = printable(f"downloads are kept in {cache_folder()}")
+    console.print(kept, soft_wrap=True, markup=False)
     console.print('use one with `--model NAME`, or `samgraph.load("NAME")`')
 
 

@@ -13,6 +13,7 @@ from samgraph.cli.option_groups import (
 )
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.cli.track_prompts import VideoPrompts, prompt_options
+from samgraph.errors import printable
 from samgraph.formats.table import FORMATS, WriteOptions
 from samgraph.jobs.track import (
     FrameRange,
@@ -131,9 +132,10 @@ def command(
 def _print(report: TrackReport, out: Path, *, strict: bool) -> ExitCode:
     """Print how the run ended; the exit code."""
     rate = "" if report.rate is None else f", {report.rate:.1f} per second"
-    click.echo(f"{report.written} frames in {out}{rate}", err=True)
+    click.echo(printable(f"{report.written} frames in {out}{rate}"), err=True)
     if report.damage is None:
         return ExitCode.DONE
     counts = f"{report.written} written + {report.skipped} skipped"
-    click.echo(f"damage: {report.damage} ({counts} = {report.attempted})", err=True)
+    text = f"damage: {report.damage} ({counts} = {report.attempted})"
+    click.echo(printable(text), err=True)
     return ExitCode.BAD_INPUT if strict else ExitCode.DAMAGE

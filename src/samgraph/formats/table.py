@@ -6,7 +6,6 @@
 A format has one file per image, or one file for all images; the frames of a video likewise.
 """
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from samgraph.formats.sam import sam_document
 from samgraph.formats.segment import SegmentedImage, labels_of
 from samgraph.formats.yolo import CLASS_FILE, yolo_lines
 from samgraph.media.image.reading import SUFFIXES
+from samgraph.untrusted.text import json_bytes
 
 ImageFormat: TypeAlias = Literal[
     "png", "cutout", "overlay", "davis", "coco", "cvat", "label-studio", "labelme", "polygons",
@@ -115,7 +115,7 @@ class Format:
 
 
 def _json(document: object) -> bytes:
-    return json.dumps(document, ensure_ascii=False).encode()
+    return json_bytes(document)
 
 
 def _yolo(images: Sequence[SegmentedImage], suffix: str, options: WriteOptions) -> bytes:

@@ -49,7 +49,8 @@ def write_yolo(
 
 def write_classes(path: str | os.PathLike[str], names: Sequence[str]) -> None:
     """Write the class names, one per line; the first is class 0."""
-    write_atomically(path, "".join(f"{' '.join(name.split())}\n" for name in names).encode())
+    listed = "".join(f"{' '.join(name.split())}\n" for name in names)
+    write_atomically(path, listed.encode("utf-8", "backslashreplace"))
 
 
 def yolo_lines(

@@ -23,6 +23,7 @@ from samgraph.media.files import unwritable, write_atomically
 from samgraph.media.mask.rle import to_json
 from samgraph.media.video.source import Damage
 from samgraph.predict.video.result import FrameResult
+from samgraph.untrusted.text import json_bytes
 
 RUN, JOURNAL, SESSION, LOCK = "run.json", "frames.jsonl", ".session.safetensors", ".lock"
 ENDING = "ending"
@@ -52,7 +53,7 @@ class Journal:
         Raises:
             OutputError: The disk is full; all lines before are as they were.
         """
-        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        line = json_bytes(record, compact=True) + b"\n"
         try:
             written = os.write(self._file, line)
             while written < len(line):
@@ -169,8 +170,8 @@ class RunFolder:
             self.path.rmdir()
 
     def _write_run(self, more: dict[str, Any]) -> None:
-        text = json.dumps({**self._described, **more}, ensure_ascii=False, indent=2) + "\n"
-        write_atomically(self.path / RUN, text.encode())
+        data = json_bytes({**self._described, **more}, indent=2)
+        write_atomically(self.path / RUN, data + b"\n")
 
 
 def frame_record(result: FrameResult, damage: Damage) -> dict[str, Any]:

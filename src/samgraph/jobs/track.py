@@ -310,7 +310,7 @@ def _digest(path: str) -> str:
     if os.path.isdir(path):
         for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
             if entry.is_file() and not entry.name.startswith("."):
-                digest.update(f"{entry.name}:{entry.stat().st_size};".encode())
+                digest.update(os.fsencode(f"{entry.name}:{entry.stat().st_size};"))
         return digest.hexdigest()[:16]
     with Path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
