@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from samgraph.engines.protocol import Decomposition
-from samgraph.graph.dims import Dim, Expr, divide
+from samgraph.graph.dims import Dim, Expr, divide, known
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.verifier import verify
 from samgraph.ops.axial_rope import rotation_tables
@@ -49,7 +49,7 @@ def axial_rope(rewriter: Rewriter, node: Node) -> Value:
     exchanged: a narrow product costs less than moving wide keys about.
     """
     x = rewriter.new(node.inputs[0])
-    (height, width), unrotated = _pair(node, "grid"), _dim(node, "unrotated")
+    (height, width), unrotated = node.integers("grid"), node.dim("unrotated")
     tokens = x.type.shape[-2]
     turned = tokens - unrotated
     parts = [(0, turned), (turned, tokens)] if unrotated != 0 else [(0, tokens)]
@@ -75,10 +75,10 @@ def _rows_of(
     rewriter: Rewriter, x: Value, start: Dim, end: Dim, exact: bool, *, swap: bool = False
 ) -> Value:
     """Some tokens of `x`, with neighbouring channels exchanged if asked."""
-    channels = np.arange(int(str(x.type.shape[-1])))
+    channels = np.arange(x.type.length(-1))
     order = rewriter.constant(channels ^ 1, "i64") if swap else None
     made = rewriter.maker(x)
-    if made is None or made.op != "linear" or made.attributes.get("activation", "none") != "none":
+    if made is None or made.op != "linear" or made.text("activation", "none") != "none":
         rows = _tokens(rewriter, x, start, end, exact)
         if order is None:
             return rows
@@ -92,9 +92,9 @@ def _rows_of(
 
 def _rotation(rewriter: Rewriter, node: Node, x: Value) -> tuple[Value, Value]:
     """Cosines, and sines with the sign of their channel: two [h*w, C] tables."""
-    heads = _integer(node, "heads")
-    size = int(str(x.type.shape[-1])) // heads
-    cos, sin = rotation_tables(_pair(node, "grid"), size, _number(node, "theta"))
+    heads, (height, width) = node.integer("heads"), node.integers("grid")
+    size = x.type.length(-1) // heads
+    cos, sin = rotation_tables((height, width), size, node.number("theta"))
     signed = np.stack([-sin, sin], -1).reshape(len(sin), size)
     tables = np.repeat(cos, 2, axis=1), signed
     first, second = (rewriter.constant(np.tile(t, (1, heads)), x.type.dtype) for t in tables)
@@ -108,11 +108,11 @@ def resize_by_weights(rewriter: Rewriter, node: Node) -> Value:
     OpenVINO's own (256 to 1024 pixels: 1.5 ms against 10). The rest stays as it is.
     """
     x = rewriter.new(node.inputs[0])
-    how, antialias = str(node.attributes["how"]), bool(node.attributes["antialias"])
+    how, antialias = node.text("how"), node.flag("antialias")
     lengths = (*x.type.shape[1:], *node.result.type.shape[2:])
     if how == "nearest" or any(isinstance(dim, Expr) for dim in lengths):
         return rewriter.keep(node)
-    channels, height, width, rows, columns = (int(str(dim)) for dim in lengths)
+    channels, height, width, rows, columns = map(known, lengths)
     work = channels * rows * width * (height + columns)
     if not antialias and work > _SMALL_RESIZE:
         return rewriter.keep(node)
@@ -150,22 +150,3 @@ def _tokens(rewriter: Rewriter, x: Value, start: Dim, end: Dim, exact: bool) -> 
     ends = (*x.type.shape[:-2], end, x.type.shape[-1])
     steps = (1,) * rank
     return rewriter.emit("slice", x, exact=exact, starts=starts, ends=ends, steps=steps)
-
-
-def _integer(node: Node, key: str) -> int:
-    return int(str(node.attributes[key]))
-
-
-def _number(node: Node, key: str) -> float:
-    return float(str(node.attributes[key]))
-
-
-def _dim(node: Node, key: str) -> Dim:
-    value = node.attributes[key]
-    return value if isinstance(value, Expr) else int(str(value))
-
-
-def _pair(node: Node, key: str) -> tuple[int, int]:
-    value = node.attributes[key]
-    first, second = value if isinstance(value, tuple) else (value, value)
-    return int(str(first)), int(str(second))

@@ -9,6 +9,7 @@
 only becomes a new param, so that engines see a position embedding, not how it is made.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -44,9 +45,7 @@ def fold_params(graph: Graph, weights: Mapping[str, Array]) -> tuple[Graph, dict
     rewriter = Rewriter(graph)
     for node in graph:
         if node.op == "constant":
-            literal = node.attributes["value"]
-            if isinstance(literal, Literal):
-                arrays[node.result.name] = literal.array
+            arrays[node.result.name] = node.array()
         elif all(value.name in arrays for value in node.inputs) and _may_fold(node):
             known = [arrays[value.name] for value in node.inputs]
             name = _free_name(len(folded), arrays)
@@ -73,4 +72,4 @@ def _may_fold(node: Node) -> bool:
     dims = [dim for value in node.attributes.values() for dim in dims_of(value)]
     if node.op in _MAKES_COPIES or any(isinstance(dim, Expr) for dim in dims):
         return False
-    return int(np.prod([int(str(dim)) for dim in node.result.type.shape])) <= LARGEST
+    return math.prod(node.result.type.lengths) <= LARGEST

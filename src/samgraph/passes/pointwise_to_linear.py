@@ -22,7 +22,7 @@ def pointwise_to_linear(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     for node in graph:
         moved = rewriter.maker(rewriter.new(node.inputs[0])) if is_pointwise(node) else None
-        if moved is None or moved.op != "transpose" or moved.attributes["axes"] != CHANNELS_SECOND:
+        if moved is None or moved.op != "transpose" or moved.integers("axes") != CHANNELS_SECOND:
             rewriter.keep(node)
             continue
         rewriter.replace(node.result, _linear(rewriter, node, moved.inputs[0]))

@@ -82,4 +82,4 @@ def _makes_last(node: Node) -> bool:
 
 
 def _is_transpose(node: Node, axes: tuple[int, ...]) -> bool:
-    return node.op == "transpose" and node.attributes["axes"] == axes
+    return node.op == "transpose" and node.integers("axes") == axes

@@ -37,7 +37,7 @@ def convolve(graph: Graph) -> Graph:
 def _is_wide(node: Node) -> bool:
     """A linear map of many places, without an activation."""
     type = node.result.type
-    if node.op != "linear" or node.attributes.get("activation", "none") != "none":
+    if node.op != "linear" or node.text("activation", "none") != "none":
         return False
     return not type.symbols and evaluate(product(type.shape[:-1]), {}) >= _MANY
 

@@ -44,12 +44,12 @@ def _find(graph: Graph, node: Node) -> Node | None:
         if made.result.type.shape[:-2] != made.inputs[0].type.shape[:-1]:
             return None
         made = _made_for(graph, made.inputs[0])
-    if made is None or made.op != "transpose" or made.attributes["axes"] != CHANNELS_LAST:
+    if made is None or made.op != "transpose" or made.integers("axes") != CHANNELS_LAST:
         return None
     made = _made_for(graph, made.inputs[0])
-    if made is None or made.op != "conv2d" or made.attributes["groups"] != 1:
+    if made is None or made.op != "conv2d" or made.integer("groups") != 1:
         return None
-    return made if int(str(made.result.type.shape[1])) <= _FEW else None
+    return made if made.result.type.length(1) <= _FEW else None
 
 
 def _made_for(graph: Graph, value: Value) -> Node | None:
@@ -61,8 +61,8 @@ def _centred(rewriter: Rewriter, node: Node, convolution: Node) -> Value:
     exact = node.exact
     scale, shift = (rewriter.new(value) for value in node.inputs[1:])
     x, weight, *bias = (rewriter.new(value) for value in convolution.inputs)
-    together = int(str(weight.type.shape[0]))
-    channels = int(str(scale.type.shape[0]))
+    together = weight.type.length(0)
+    channels = scale.type.length(0)
     groups = together // channels
     mean = np.kron(np.eye(groups), np.full((channels, channels), 1 / channels))
     centre = rewriter.constant(np.eye(together) - mean, "f32")
@@ -74,7 +74,7 @@ def _centred(rewriter: Rewriter, node: Node, convolution: Node) -> Value:
     square = rewriter.emit("mul", x, x, exact=exact)
     average = rewriter.constant(mean[:, :, None, None], "f32")
     variance = rewriter.emit("conv2d", square, average, exact=exact, **PLAIN)
-    eps = rewriter.constant(np.array(node.attributes["eps"]), "f32")
+    eps = rewriter.constant(np.array(node.number("eps")), "f32")
     above = rewriter.emit("add", variance, eps, exact=exact)
     y = rewriter.emit("div", x, rewriter.emit("sqrt", above, exact=exact), exact=exact)
     for op, value in (("mul", scale), ("add", shift)):

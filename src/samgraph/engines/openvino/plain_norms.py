@@ -26,7 +26,7 @@ def absorb_norms(graph: Graph) -> Graph:
     def without_weights(rewriter: Rewriter, node: Node) -> Value:
         x, *weights = (rewriter.new(value) for value in node.inputs)
         if node.result.name in plain:
-            channels = int(str(weights[0].type.shape[0]))
+            channels = weights[0].type.length(0)
             weights = [rewriter.constant(make(channels), "f32") for make in (np.ones, np.zeros)]
         else:
             scale, shift = map(rewriter.new, norms[node.result.name].inputs[1:])
@@ -64,6 +64,6 @@ def _norms(graph: Graph) -> dict[str, Node]:
 def _keeps_channels(node: Node) -> bool:
     """Whether a node only moves what has its channels last, and leaves them there."""
     if node.op == "transpose":
-        axes = node.attributes["axes"]
-        return isinstance(axes, tuple) and axes[-1] in (-1, len(axes) - 1)
+        axes = node.integers("axes")
+        return axes[-1] in (-1, len(axes) - 1)
     return node.op == "reshape" and node.inputs[0].type.shape[-1:] == node.result.type.shape[-1:]

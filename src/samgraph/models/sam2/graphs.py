@@ -275,5 +275,5 @@ def weight_shapes(config: Sam2Config) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for trace in TRACES.values():
         for value in trace(config).params:
-            shapes[value.name] = tuple(int(str(dim)) for dim in value.type.shape)
+            shapes[value.name] = value.type.lengths
     return shapes | dict.fromkeys(UNREAD, (1, 1, config.channels))

@@ -125,9 +125,7 @@ def _found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...
 def _check(found: Checkpoint, config: Sam2Config, traced: Mapping[str, Graph]) -> None:
     """Every tensor is used, none is missing, all have the right shape."""
     expected = {
-        value.name: tuple(int(str(dim)) for dim in value.type.shape)
-        for graph in traced.values()
-        for value in graph.params
+        value.name: value.type.lengths for graph in traced.values() for value in graph.params
     }
     shapes = found.shapes
     optional = {name: shapes[name] for name in UNREAD if name in shapes}
