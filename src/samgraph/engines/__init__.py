@@ -1,16 +1,20 @@
 """Engines: places where a graph runs. `find_engine` imports one only when it is asked for."""
 
+from samgraph.engines.devices import Device, parse_device
 from samgraph.engines.protocol import (
+    Decision,
     Engine,
     EngineOptions,
     MemoryUsage,
-    Precision,
     Program,
     engine_names,
     find_engine,
 )
+from samgraph.passes.pipeline import Precision
 
 __all__ = [
+    "Decision",
+    "Device",
     "Engine",
     "EngineOptions",
     "MemoryUsage",
@@ -18,4 +22,5 @@ __all__ = [
     "Program",
     "engine_names",
     "find_engine",
+    "parse_device",
 ]

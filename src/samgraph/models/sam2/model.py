@@ -44,8 +44,9 @@ class Sam2Model:
         self.weights = dict(weights)
         options = options or CompileOptions()
         self.session = Session(device, options)
-        exact = replace(options, precision="fp32")
-        self._exact = self.session if exact == options else Session(device, exact)
+        self._exact = self.session
+        if options.chosen_precision != "fp32":
+            self._exact = Session(device, replace(options, precision="fp32"))
         self._traced: dict[str, Graph] = dict(traced or {})
         self._compiled: dict[str, Runnable] = {}
         self._lock = threading.Lock()
