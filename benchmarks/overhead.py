@@ -19,7 +19,7 @@ from samgraph import ops
 from samgraph.engines.openvino.engine import OpenVinoEngine, build
 from samgraph.graph import Builder, Graph
 from samgraph.graph.types import Array
-from samgraph.passes import fold_params
+from samgraph.passes import fold_params, optimise, passes_for
 from samgraph.runtime import CompileOptions, Session
 
 import openvino  # isort: skip  (after our engine, which keeps it from reporting)
@@ -79,7 +79,8 @@ def main(runs: int = 2000, compilations: int = 20) -> tuple[float, float]:
     graph = hundred_ops()
     weights = weights_of(graph)
     session = Session("cpu", CompileOptions(threads=1, cache=False))
-    optimised, bound = fold_params(session.optimise(graph), weights)
+    folded = fold_params(optimise(graph, passes_for(OpenVinoEngine().pipeline)))
+    optimised, bound = folded.graph, folded.bind(weights)
     core = openvino.Core()
     print(f"{len(graph)} nodes, {len(optimised)} after the passes, {OpenVinoEngine().version()}")
 

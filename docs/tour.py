@@ -10,7 +10,6 @@ from samgraph.engines import engine_names, find_engine
 from samgraph.errors import EngineError, ShapeError
 from samgraph.graph import Builder, Graph, Scope, Tensor, parse_graph, print_graph, to_svg
 from samgraph.graph.types import Array
-from samgraph.passes import optimise, passes_for
 from samgraph.runtime import CompileOptions, Session
 
 # 1. A model is a function of a scope and traced tensors. The scope is a path in the checkpoint:
@@ -70,7 +69,7 @@ def rewrite(graph: Graph) -> Graph:
         print(f"after {name}: " + ("nothing to do" if after == seen[-1] else f"\n{after}"))
         seen.append(after)
 
-    optimised = optimise(graph, passes_for("openvino"), watch=tell)
+    optimised = Session("cpu", CompileOptions(cache=False)).optimise(graph, watch=tell)
     print()
     return optimised
 
@@ -82,7 +81,7 @@ def rewrite(graph: Graph) -> Graph:
 def random_weights(graph: Graph) -> dict[str, Array]:
     """Random values for all weights."""
     rng = np.random.default_rng(0)
-    shapes = {value.name: [int(str(dim)) for dim in value.type.shape] for value in graph.params}
+    shapes = {value.name: value.type.lengths for value in graph.params}
     return {name: rng.standard_normal(s).astype(np.float32) / 3 for name, s in shapes.items()}
 
 

@@ -29,7 +29,7 @@ def test_the_tour_shows_a_graph_its_passes_and_its_numbers(
         "after fold_constants: nothing to do",
         "after fuse_linear_activation: \ngraph block(",
         'activation="gelu"',
-        "the numpy reference, one thread: slow: within 0.0e+00 of the reference",
+        "numpy, node by node: slow: within 0.0e+00 of the reference",
         "openvino on the cpu, 1 thread, fp32: within",
     ):
         assert text in shown

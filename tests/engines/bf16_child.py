@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from samgraph import ops
 from samgraph.engines import EngineOptions, find_engine
-from samgraph.engines.decompositions import decompose
 from samgraph.graph import Builder, Graph, Tensor
 from samgraph.graph.types import Array
-from samgraph.passes import fold_params
+from samgraph.passes import fold_params, optimise, passes_for
 from samgraph.runtime import CompileOptions, Session
 from tests.ops.agreement import disagreement, join, run_on
 from tests.ops.cases import CASES, Case, batches
@@ -42,9 +41,9 @@ def run_in_bf16(
     graph: Graph, weights: dict[str, Array], inputs: dict[str, Array]
 ) -> dict[str, Array]:
     engine = find_engine("openvino")
-    folded, bound = fold_params(decompose(graph, engine.lacks), weights)
-    found = engine.compile(folded, bound, EngineOptions("bf16", 1)).run(inputs)
-    return {name: engine.buffers.download(buffer) for name, buffer in found.items()}
+    folded = fold_params(optimise(graph, passes_for(engine.pipeline, "bf16")))
+    program = engine.compile(folded.graph, folded.bind(weights), EngineOptions("bf16", 1))
+    return {name: engine.buffers.download(x) for name, x in program.run(inputs).items()}
 
 
 def check_ops() -> list[str]:

@@ -1,18 +1,25 @@
 """Finding engines, and what the reference engine promises."""
 
 import sys
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from samgraph import ops
-from samgraph.engines import EngineOptions, engine_names, find_engine
-from samgraph.engines.decompositions import decompose
+from samgraph.engines import Device, EngineOptions, engine_names, find_engine
+from samgraph.engines.devices import KINDS
+from samgraph.engines.openvino.engine import OpenVinoEngine
 from samgraph.errors import EngineError, OptionError
 from samgraph.graph import Builder, Graph
 from samgraph.graph.verifier import verify
 from samgraph.ops import OPS
+from samgraph.passes import optimise, passes_for
+from samgraph.runtime import CompileOptions, Session
 from tests.engines.present import ENGINES
+
+ONES = np.ones(3, np.float32)
 
 
 def test_an_unknown_engine_is_refused_by_name() -> None:
@@ -34,13 +41,16 @@ def test_an_engine_whose_library_is_missing_says_what_to_install(
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_an_engine_tells_its_name_version_and_what_it_lacks(name: str) -> None:
+def test_an_engine_declares_itself(name: str) -> None:
     engine = find_engine(name)
 
     assert engine.name == name
     assert engine.version()
-    assert set(engine.lacks) <= set(OPS)
+    assert engine.ops <= set(OPS)
     assert "f32" in engine.dtypes
+    assert set(engine.devices) <= set(KINDS)
+    assert all("fp32" in precisions for precisions in engine.devices.values())
+    assert engine.on(Device("cpu")).name == name
 
 
 def all_that_openvino_lacks() -> Graph:
@@ -57,19 +67,34 @@ def all_that_openvino_lacks() -> Graph:
     return builder.finish(turned=turned, normal=normal, small=small)
 
 
-def test_what_is_lacking_is_gone_after_decomposing() -> None:
-    lacks = find_engine("openvino").lacks
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("profile", ["fused", "plain"])
+def test_what_is_lacking_is_gone_after_the_passes(name: str, profile: str) -> None:
+    options = CompileOptions(engine=name, profile=profile, cache=False)
 
-    simpler = decompose(all_that_openvino_lacks(), lacks)
+    after = Session("cpu", options).optimise(all_that_openvino_lacks())
 
-    verify(simpler, legal=set(OPS) - {"axial_rope", "layer_norm_2d", "resize"})
+    verify(after, legal=find_engine(name).ops)
 
 
 def test_a_decomposition_of_an_exact_node_is_exact() -> None:
-    simpler = decompose(all_that_openvino_lacks(), find_engine("openvino").lacks)
+    after = optimise(all_that_openvino_lacks(), passes_for(find_engine("openvino").pipeline))
 
-    loose = [node for node in simpler if not node.exact and node.op != "constant"]
+    loose = [node for node in after if not node.exact and node.op != "constant"]
     assert not loose
+
+
+def test_an_op_that_an_engine_lacks_is_refused_before_it_compiles() -> None:
+    class Lacking(OpenVinoEngine):
+        pipeline = ()  # a fault: nothing removes what it lacks
+
+    session = Session("cpu", CompileOptions(cache=False))
+    lacking: Any = Lacking()
+    session._choice = replace(session._choice, engine=lacking)
+    session._passes = ()
+
+    with pytest.raises(EngineError, match="engine `openvino` has no op `axial_rope`"):
+        session.compile(all_that_openvino_lacks(), {"scale": ONES, "shift": ONES})
 
 
 def test_the_reference_engine_computes_in_any_dtype() -> None:

@@ -111,7 +111,7 @@ def part(data: bytes) -> bytes:
 
 PLAN = (
     b'{"stages": [{"inputs": [], "outputs": [], "exact": true}], "outputs": [], "weight_bytes": 0,'
-    b' "turned_inputs": [], "turned_outputs": []}'
+    b' "transposed_inputs": [], "transposed_outputs": []}'
 )
 
 

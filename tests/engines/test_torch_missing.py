@@ -57,7 +57,7 @@ def test_an_engine_that_has_no_cuda_is_refused_for_it(engine: str) -> None:
         Session("cuda", CompileOptions(engine=engine, cache=False))
 
     assert str(caught.value) == (
-        f"engine `{engine}` does not run on CUDA\n"
+        f"engine `{engine}` does not run on `cuda`\n"
         "  expected: torch\n"
         '  hint: use device="cpu", or leave the engine to be chosen'
     )

@@ -2,9 +2,7 @@
 
 from samgraph import ops
 from samgraph.graph import Builder, Graph, Tensor, TensorType, emit
-from tests.passes.casebook import CASES, case
-
-__all__ = ["CASES"]
+from tests.passes.golden_case import case
 
 
 def _projected(builder: Builder, x: Tensor, name: str, out: int) -> Tensor:

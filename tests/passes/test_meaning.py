@@ -13,13 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samgraph.engines import find_engine
-from samgraph.engines.decompositions import decompose
 from samgraph.graph import Graph
 from samgraph.graph.evaluation import evaluate_graph
 from samgraph.graph.types import Array
-from samgraph.passes import PASSES, PIPELINES, fold_params, optimise, passes_for
+from samgraph.graph.verifier import verify
+from samgraph.passes import PASSES, fold_params, optimise, passes_for
+from samgraph.passes.pipeline import PRECISIONS, Precision
 from samgraph.passes.specialise import specialise
+from tests.engines.present import ENGINES
 from tests.graph.random_graphs import arrays_for, graphs
+from tests.graph.random_images import image_graphs
+from tests.passes.every_pass import EVERY_PASS, OWN_PASSES
 from tests.tolerances import ALGEBRAIC_PASS
 
 ALGEBRAIC = {
@@ -35,7 +39,15 @@ ALGEBRAIC = {
     "absorb_query_projection",
     "conv_transpose_to_linear",
     "sink_expand",
+    "decompose_axial_rope",
+    "decompose_layer_norm_2d",
+    "resize_to_matmul",
+    "absorb_norm_weights",
+    "convolve_narrow_norms",
+    "linear_to_pointwise",
+    "maps_to_tokens",
 }
+FOR_IMAGES = {*OWN_PASSES, "decompose_axial_rope", "decompose_layer_norm_2d"}
 SIZES = ({"B": 2, "M": 5}, {"B": 1, "M": 1})
 
 
@@ -90,14 +102,14 @@ def weights_of(graph: Graph) -> dict[str, Array]:
     return arrays_for(graph, SIZES[0])[1]
 
 
-@pytest.mark.parametrize("step", sorted(PASSES))
+@pytest.mark.parametrize("step", sorted(EVERY_PASS))
 def test_a_pass_keeps_the_meaning(step: str) -> None:
     changed = []
 
     @settings(max_examples=60)
-    @given(graphs(dtype="f64", step=step))
+    @given(image_graphs() if step in FOR_IMAGES else graphs(dtype="f64", step=step))
     def check(graph: Graph) -> None:
-        after = optimise(graph, [PASSES[step]])
+        after = optimise(graph, [EVERY_PASS[step]])
 
         limit = ALGEBRAIC_PASS if step in ALGEBRAIC else 0.0
         assert change(graph, after, weights_of(graph)) <= limit
@@ -107,13 +119,15 @@ def test_a_pass_keeps_the_meaning(step: str) -> None:
     assert sum(changed) >= 3, f"`{step}` had something to do in {sum(changed)} graphs only"
 
 
-@pytest.mark.parametrize("engine", sorted(PIPELINES))
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=30)
-@given(graph=graphs(dtype="f64", steps=9))
-def test_a_pipeline_keeps_the_meaning(engine: str, graph: Graph) -> None:
-    after = optimise(graph, passes_for(engine))
+@given(graph=graphs(dtype="f64", steps=9) | image_graphs())
+def test_a_pipeline_keeps_the_meaning(engine: str, precision: Precision, graph: Graph) -> None:
+    after = optimise(graph, passes_for(find_engine(engine).pipeline, precision))
 
     assert change(graph, after, weights_of(graph)) <= ALGEBRAIC_PASS
+    assert {node.op for node in after} <= find_engine(engine).ops
 
 
 @settings(max_examples=60)
@@ -124,26 +138,28 @@ def test_passes_keep_the_meaning_in_any_order(graph: Graph, order: Sequence[str]
     assert change(graph, after, weights_of(graph)) <= ALGEBRAIC_PASS
 
 
-@settings(max_examples=60)
-@given(graph=graphs(dtype="f64", steps=9))
-def test_folding_params_keeps_the_meaning(graph: Graph) -> None:
-    optimised = optimise(graph, passes_for("torch"))
-
-    folded, weights = fold_params(optimised, weights_of(graph))
-    again, more = fold_params(folded, weights)
-
-    assert set(weights) == {value.name for value in folded.params}
-    assert change(graph, folded, weights) <= ALGEBRAIC_PASS
-    assert again == folded
-    assert set(more) == set(weights)
-
-
 @settings(max_examples=40)
-@given(graph=graphs(dtype="f64", steps=6))
-def test_what_an_engine_lacks_is_replaced_by_its_equal(graph: Graph) -> None:
-    lacks = find_engine("openvino").lacks
+@given(graph=image_graphs(), order=st.permutations(sorted(EVERY_PASS)))
+def test_passes_of_engines_do_so_too(graph: Graph, order: Sequence[str]) -> None:
+    after = optimise(graph, [EVERY_PASS[name] for name in order])
 
-    assert change(graph, decompose(graph, lacks), weights_of(graph)) <= ALGEBRAIC_PASS
+    assert change(graph, after, weights_of(graph)) <= ALGEBRAIC_PASS
+
+
+@settings(max_examples=60)
+@given(graph=graphs(dtype="f64", steps=9) | image_graphs())
+def test_folding_params_keeps_the_meaning(graph: Graph) -> None:
+    optimised = optimise(graph, list(PASSES.values()))
+
+    folded = fold_params(optimised)
+    weights = folded.bind(weights_of(graph))
+    again = fold_params(folded.graph)
+
+    verify(folded.graph)
+    assert set(weights) == {value.name for value in folded.graph.params}
+    assert change(graph, folded.graph, weights) <= ALGEBRAIC_PASS
+    assert (again.graph, again.weights) == (folded.graph, None)
+    assert set(again.bind(weights)) == set(weights)
 
 
 @settings(max_examples=40)

@@ -1,16 +1,22 @@
 """The pipeline: order, switching off, watching, and naming the pass that broke a graph."""
 
+import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from samgraph import ops
+from samgraph.engines import find_engine
 from samgraph.errors import GraphError, OptionError
 from samgraph.graph import Builder, Graph, TensorType, Value
-from samgraph.passes import PASSES, PIPELINES, fold_params, optimise, passes_for
+from samgraph.passes import COMMON, PASSES, Step, fold_params, optimise, passes_for
+from samgraph.passes.pipeline import Precision
 from samgraph.passes.rewriter import Rewriter
 from samgraph.runtime import PROFILES, CompileOptions, Profile, Session
+from tests.engines.present import ENGINES
+from tests.passes.every_pass import EVERY_PASS
 
 
 def two_maps() -> Graph:
@@ -21,41 +27,76 @@ def two_maps() -> Graph:
     return builder.finish(y=first, z=ops.exp(second) + ops.exp(second))
 
 
-def test_the_passes_run_in_the_order_of_the_table() -> None:
+def names(*pipeline: Step, precision: Precision = "fp32", **changes: Any) -> list[str]:
+    return [step.__name__ for step in passes_for(pipeline, precision, **changes)]
+
+
+def test_the_passes_run_in_the_order_of_the_pipeline() -> None:
     seen: list[str] = []
+    pipeline = find_engine("openvino").pipeline
 
-    passes = passes_for("torch", also=list(PASSES))
-    optimise(two_maps(), passes, lambda name, _: seen.append(name))
+    optimise(two_maps(), passes_for(pipeline), lambda name, _: seen.append(name))
 
-    assert seen == list(PASSES)
-
-
-def test_an_engine_gets_its_own_list() -> None:
-    assert passes_for("reference") == ()
-    names = [step.__name__ for step in passes_for("openvino")]
-    assert names == list(PIPELINES["openvino"])
-    assert "merge_projections" not in names
+    assert seen == [step.name for step in pipeline if "fp32" in step.precisions]
+    assert names() == []
 
 
 def test_a_pass_can_be_switched_off_and_asked_for() -> None:
-    off = passes_for("openvino", without=["merge_duplicates"])
-    more = passes_for("openvino", also=["merge_projections"])
+    pipeline = find_engine("openvino").pipeline
 
-    assert PASSES["merge_duplicates"] not in off
-    assert PASSES["merge_projections"] in more
-    assert passes_for("openvino", without=list(PASSES)) == ()
+    off = names(*pipeline, without=["merge_duplicates", "linear_to_pointwise"])
+    more = names(*pipeline, also=["merge_projections"])
+
+    assert not {"merge_duplicates", "linear_to_pointwise"} & set(off)
+    assert [name for name in more if name not in names(*pipeline)] == ["merge_projections"]
+    assert more[more.index("merge_projections") - 1] == "fuse_linear_activation"
+    assert names(*COMMON, without=list(PASSES)) == []
+
+
+def test_without_all_the_engine_keeps_what_it_needs() -> None:
+    pipeline = find_engine("openvino").pipeline
+
+    assert names(*pipeline, without=["all"]) == ["decompose_axial_rope", "decompose_layer_norm_2d"]
+    assert names(*pipeline, without=["all"], also=["drop_unused"])[0] == "drop_unused"
+    with pytest.raises(OptionError) as caught:
+        passes_for(pipeline, without=["decompose_axial_rope"])
+    assert str(caught.value) == (
+        "this engine cannot compile without the pass `decompose_axial_rope`"
+    )
+
+
+def test_a_pass_runs_in_the_precisions_it_is_for() -> None:
+    pipeline = find_engine("openvino").pipeline
+
+    fp32, bf16 = names(*pipeline), names(*pipeline, precision="bf16")
+
+    assert set(fp32) - set(bf16) == {"convolve_narrow_norms", "linear_to_pointwise"}
+    assert set(bf16) - set(fp32) == {
+        "materialise_attention_masks",
+        "keep_narrow_depthwise_exact",
+    }
 
 
 @pytest.mark.parametrize("place", ["without", "also"])
 def test_an_unknown_pass_is_refused_by_name(place: str) -> None:
     with pytest.raises(OptionError, match="there is no pass `fuse_everything`"):
-        passes_for("openvino", **{place: ["fuse_everything"]})
+        passes_for(COMMON, "fp32", **{place: ["fuse_everything"]})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_pass_says_what_it_does(engine: str) -> None:
+    for step in find_engine(engine).pipeline:
+        assert step.summary.endswith("."), step.name
+        assert not step.summary.startswith(step.name)
+        text = sys.modules[step.run.__module__].__doc__ or ""
+        assert text.startswith(f"{step.name}: ")
+        assert "=>" in text, f"{step.name} has no picture of before and after"
 
 
 def test_the_watcher_sees_the_graph_after_each_pass() -> None:
     counts: dict[str, int] = {}
 
-    optimise(two_maps(), passes_for("openvino"), lambda name, g: counts.update({name: len(g)}))
+    optimise(two_maps(), passes_for(COMMON), lambda name, g: counts.update({name: len(g)}))
 
     assert counts["drop_unused"] == 6
     assert counts["merge_duplicates"] == 5
@@ -133,9 +174,9 @@ def test_a_result_that_nobody_reads_does_not_confuse_a_pass() -> None:
     ops.attention(q, q, value, heads=1, scale=1.0)
     graph = builder.finish(y=q)
 
-    for step in PASSES.values():
+    for step in EVERY_PASS.values():
         optimise(graph, [step])
-    assert len(optimise(graph, passes_for("openvino"))) == 0
+    assert len(optimise(graph, passes_for(COMMON))) == 0
 
 
 def test_a_pass_that_lies_about_a_type_is_named() -> None:
@@ -154,7 +195,7 @@ def test_names_of_the_rewriter_cannot_meet_names_of_a_graph() -> None:
     y = ops.relu(ops.linear(x, builder.param("new.2", "f32[4,4]")))
     graph = builder.finish(y=y + x)
 
-    after = optimise(graph, passes_for("torch"))
+    after = optimise(graph, passes_for(COMMON))
 
     assert [value.name for value in after.nodes[0].inputs] == ["new.1", "new.2"]
 
@@ -165,10 +206,9 @@ def test_folded_params_do_not_take_a_name_that_is_there() -> None:
     first, second = builder.param("folded.0", "f32[2]"), builder.param("w", "f32[2]")
     graph = builder.finish(y=x * first + ops.sin(second))
 
-    after, weights = fold_params(
-        graph, {"folded.0": np.ones(2, np.float32), "w": np.zeros(2, np.float32)}
-    )
+    after = fold_params(graph)
+    weights = after.bind({"folded.0": np.ones(2, np.float32), "w": np.zeros(2, np.float32)})
 
-    assert [value.name for value in after.params] == ["folded.0", "folded.1"]
+    assert [value.name for value in after.graph.params] == ["folded.0", "folded.1"]
     np.testing.assert_array_equal(weights["folded.0"], 1)
     np.testing.assert_array_equal(weights["folded.1"], 0)

@@ -9,9 +9,11 @@ from hypothesis import Phase, given, settings
 
 from samgraph.errors import GraphError
 from samgraph.graph import Graph, Literal, Node, Value
-from samgraph.passes import PASSES, optimise
+from samgraph.passes import optimise
 from samgraph.passes.rewriter import Rewriter
 from tests.graph.random_graphs import graphs
+from tests.graph.random_images import image_graphs
+from tests.passes.every_pass import EVERY_PASS
 from tests.passes.test_meaning import change, weights_of
 from tests.tolerances import ALGEBRAIC_PASS
 
@@ -20,7 +22,7 @@ def _spoiling(step: str, op: str, spoil: Callable[[Rewriter, Node], Value | None
     """The real pass, whose new nodes of kind `op` are then changed by `spoil`."""
 
     def faulty(graph: Graph) -> Graph:
-        after = PASSES[step](graph)
+        after = EVERY_PASS[step](graph)
         old = {node.key for node in graph}
         rewriter = Rewriter(after)
         for node in after:
@@ -137,6 +139,24 @@ def _first_row_for_all(rewriter: Rewriter, node: Node) -> Value | None:
 
 class _SeenError(Exception):
     """A fault changed what a graph means: the other graphs need not be run."""
+
+
+def _first_input(_: Rewriter, node: Node) -> Value | None:
+    """Nothing is done: what is read first goes on."""
+    return node.inputs[0] if node.inputs[0].type == node.result.type else None
+
+
+def _second_input(_: Rewriter, node: Node) -> Value | None:
+    return node.inputs[1] if node.inputs[1].type == node.result.type else None
+
+
+def _rows_for_columns(rewriter: Rewriter, node: Node) -> Value | None:
+    """Height and width exchanged: of a square image the type does not show it."""
+    return _emit(rewriter, node, *node.inputs, axes=(0, 3, 2, 1))
+
+
+def _large_eps(rewriter: Rewriter, node: Node) -> Value | None:
+    return _emit(rewriter, node, *node.inputs, eps=1.0)
 
 
 def merge_without_looking(graph: Graph) -> Graph:
@@ -268,7 +288,65 @@ IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
         0.0,
     ),
     "duplicates that differ": (merge_without_looking, 0.0),
+    "swapped channels of a rotation forgotten": (
+        _spoiling("decompose_axial_rope", "gather", _first_input),
+        ALGEBRAIC_PASS,
+    ),
+    "another eps": (
+        _spoiling("decompose_layer_norm_2d", "layer_norm", _large_eps),
+        ALGEBRAIC_PASS,
+    ),
+    "edges of a resize exchanged": (
+        _spoiling("resize_to_matmul", "concat", _the_other_way_round),
+        ALGEBRAIC_PASS,
+    ),
+    "shift of a norm not absorbed": (
+        _spoiling("absorb_norm_weights", "add", _first_input),
+        ALGEBRAIC_PASS,
+    ),
+    "scale of a norm not absorbed": (
+        _spoiling("absorb_norm_weights", "mul", _first_input),
+        ALGEBRAIC_PASS,
+    ),
+    "mean not taken off": (
+        _spoiling("convolve_narrow_norms", "matmul", _second_input),
+        ALGEBRAIC_PASS,
+    ),
+    "eps not added": (
+        _spoiling("convolve_narrow_norms", "add", _first_input),
+        ALGEBRAIC_PASS,
+    ),
+    "bias of a pointwise convolution forgotten": (
+        _spoiling("linear_to_pointwise", "conv2d", _forget_bias),
+        ALGEBRAIC_PASS,
+    ),
+    "mask forgotten": (
+        _spoiling("materialise_attention_masks", "attention", _forget_mask),
+        0.0,
+    ),
+    "a sum of tokens forgotten": (
+        _spoiling("maps_to_tokens", "add", _first_input),
+        ALGEBRAIC_PASS,
+    ),
+    "rows for columns": (
+        _spoiling("expose_channels_last", "transpose", _rows_for_columns),
+        0.0,
+    ),
     "transpositions in the wrong order": (compose_the_other_way, 0.0),
+}
+
+OF_IMAGES = {
+    "swapped channels of a rotation forgotten",
+    "another eps",
+    "edges of a resize exchanged",
+    "shift of a norm not absorbed",
+    "scale of a norm not absorbed",
+    "mean not taken off",
+    "eps not added",
+    "bias of a pointwise convolution forgotten",
+    "mask forgotten",
+    "a sum of tokens forgotten",
+    "rows for columns",
 }
 
 
@@ -276,8 +354,12 @@ IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
 def test_a_fault_in_a_pass_is_seen(name: str) -> None:
     faulty, limit = IN_PASSES[name]
 
-    @settings(max_examples=300, phases=[Phase.generate], report_multiple_bugs=False)
-    @given(graphs(dtype="f64", least=4, step=getattr(faulty, "step", "")))
+    usual = graphs(dtype="f64", least=4, step=getattr(faulty, "step", ""))
+    images = image_graphs() if name in OF_IMAGES else usual
+    most = 150 if name in OF_IMAGES else 300
+
+    @settings(max_examples=most, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(images)
     def check(graph: Graph) -> None:
         try:
             after = optimise(graph, [faulty])

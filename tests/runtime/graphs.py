@@ -15,7 +15,7 @@ def mlp() -> tuple[Graph, dict[str, Array]]:
     hidden = ops.gelu(ops.linear(x, (at / 0).weight("weight", 16, 8), (at / 0).weight("bias", 16)))
     graph = builder.finish(y=ops.linear(hidden, (at / 1).weight("weight", 4, 16)))
     rng = np.random.default_rng(0)
-    shapes = {value.name: [int(str(dim)) for dim in value.type.shape] for value in graph.params}
+    shapes = {value.name: value.type.lengths for value in graph.params}
     return graph, {name: rng.standard_normal(s).astype(np.float32) for name, s in shapes.items()}
 
 

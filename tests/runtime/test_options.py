@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from samgraph import ops
 from samgraph.errors import OptionError
-from samgraph.passes import PASSES
+from samgraph.graph import Builder
 from samgraph.runtime import PROFILES, CompileOptions, Profile, Session, core_count, read_profiles
 from tests.runtime.graphs import mlp
 
@@ -90,7 +92,6 @@ def test_profiles_are_read_from_a_file(tmp_path: Path) -> None:
         ("[profile.a]\nfaster = true", "has an unknown key\n  got:      `faster`"),
         ("[profile.a]\nwithout = 'drop_unused'", "needs lists of pass names"),
         ("[profile.a]\nwithout = [1]", "needs lists of pass names"),
-        ("[profile.a]\nalso = ['fuse_all']", "a pass that does not exist\n  got:      `fuse_all`"),
         ("[profile.a]\nstages = 'both'", "has unknown stages `both`\n  expected: fused, split"),
         ("[profile.a]\nstages = 3", "has unknown stages `3`"),
         ("x = " + "[" * 10_000, "is not a TOML file"),
@@ -122,11 +123,40 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     )
 
 
-def test_a_profile_made_by_hand_is_checked_too() -> None:
-    with pytest.raises(OptionError) as caught:
-        Profile("mine", without=("drop_used",))
+@pytest.mark.parametrize("place", ["without", "also"])
+@pytest.mark.parametrize("engine", ["openvino", "reference"])
+def test_a_pass_that_the_engine_has_not_is_refused_by_name(engine: str, place: str) -> None:
+    profile = Profile("mine", **{place: ("drop_used",)})  # type: ignore[arg-type]  # one of two
 
-    assert str(caught.value) == (
-        "profile `mine` names a pass that does not exist\n"
-        f"  got:      `drop_used`\n  expected: {', '.join(PASSES)}"
-    )
+    with pytest.raises(OptionError) as caught:
+        Session("cpu", CompileOptions(engine=engine, profile=profile, cache=False))
+
+    lines = str(caught.value).splitlines()
+    wrong = f"profile `mine` does not fit engine `{engine}`: there is no pass `drop_used`"
+    assert lines[0] == wrong
+    assert "drop_unused" in lines[1]
+    assert ("linear_to_pointwise" in lines[1]) == (engine == "openvino")
+
+
+def test_a_pass_that_the_engine_needs_cannot_be_left_out() -> None:
+    profile = Profile("mine", without=("decompose_axial_rope",))
+
+    with pytest.raises(OptionError, match="this engine cannot compile without the pass"):
+        Session("cpu", CompileOptions(profile=profile, cache=False))
+
+
+def test_params_are_folded_unless_a_profile_says_otherwise() -> None:
+    builder = Builder("table")
+    x, table = builder.input("x", "f32[M,4]"), builder.param("table", "f32[4]")
+    graph = builder.finish(y=x + ops.sin(table))
+    nodes = {}
+    for without in ((), ("fold_params",), ("all",)):
+        options = CompileOptions(profile=Profile("mine", without=without), cache=False)
+        session = Session("cpu", options)
+        nodes[without] = [node.op for node in session.optimise(graph)]
+        y = session.compile(graph, {"table": np.ones(4, np.float32)}).run(
+            x=np.zeros((1, 4), np.float32)
+        )
+        np.testing.assert_allclose(y["y"], np.sin(np.ones((1, 4))), rtol=1e-6)
+
+    assert nodes == {(): ["add"], ("fold_params",): ["sin", "add"], ("all",): ["sin", "add"]}

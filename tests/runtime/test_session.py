@@ -242,13 +242,15 @@ def test_a_session_explains_its_choice() -> None:
     chosen = session().compile(*mlp())
 
     assert session().reason == "openvino on the cpu, 1 thread, fp32"
-    assert session("reference").reason == "the numpy reference, one thread: slow"
+    assert session("reference").reason == (
+        "reference on the cpu, 1 thread, fp32: numpy, node by node: slow"
+    )
     assert repr(chosen) == "<compiled mlp: openvino on the cpu, 1 thread, fp32>"
     assert chosen.memory().weights > 0
 
 
 def test_the_reference_has_no_bf16_and_says_so() -> None:
-    with pytest.warns(SamgraphWarning, match="using fp32: the numpy reference computes in"):
+    with pytest.warns(SamgraphWarning, match="using fp32: engine `reference` has no bf16 on `cpu`"):
         Session("cpu", CompileOptions(engine="reference", precision="bf16", cache=False))
 
 
@@ -256,7 +258,7 @@ def test_an_unknown_device_is_refused_by_name() -> None:
     with pytest.raises(OptionError) as caught:
         Session("npu")
 
-    assert str(caught.value) == "there is no device `npu`\n  expected: auto, cpu, cuda"
+    assert str(caught.value) == "there is no device `npu`\n  expected: auto, cpu, cuda or cuda:0"
 
 
 def test_cuda_is_refused_with_a_way_out() -> None:

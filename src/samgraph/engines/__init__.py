@@ -1,19 +1,23 @@
 """Engines: places where a graph runs. `find_engine` imports one only when it is asked for."""
 
 from samgraph.engines.buffers import Buffer, Buffers
+from samgraph.engines.devices import Device, parse_device
 from samgraph.engines.protocol import (
+    Decision,
     Engine,
     EngineOptions,
     MemoryUsage,
-    Precision,
     Program,
     engine_names,
     find_engine,
 )
+from samgraph.passes.pipeline import Precision
 
 __all__ = [
     "Buffer",
     "Buffers",
+    "Decision",
+    "Device",
     "Engine",
     "EngineOptions",
     "MemoryUsage",
@@ -21,4 +25,5 @@ __all__ = [
     "Program",
     "engine_names",
     "find_engine",
+    "parse_device",
 ]

@@ -1,27 +1,39 @@
 """What an engine is: it compiles a graph with its weights into a program that runs.
 
-An engine is one folder with an object called `engine`. It declares the ops it lacks, each with
-a decomposition into ops it has; nothing is discovered at run time.
+An engine is one folder with an object called `engine`. It declares everything the rest needs to
+know about it: devices and precisions, its pipeline of passes, the ops and dtypes it has. Nothing
+outside its folder names it, but for the table here.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from pathlib import Path
+from typing import Protocol
 
 from samgraph.engines.buffers import Buffer, Buffers
+from samgraph.engines.devices import Device
 from samgraph.errors import EngineError, OptionError
-from samgraph.graph.graph import Graph, Node, Value
+from samgraph.graph.graph import Graph, Node
 from samgraph.graph.types import Array, DType
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.pipeline import Precision as Precision
+from samgraph.passes.pipeline import Step
 
-Precision: TypeAlias = Literal["fp32", "bf16"]
-Decomposition: TypeAlias = Callable[[Rewriter, Node], Value]
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """An engine in the table."""
+
+    folder: str
+    extra: str | None = None  # of pip, that brings its library; None where nothing is needed
+    candidate_for: tuple[str, ...] = ()  # kinds of device, when no engine is named
+
+
+# In order of preference: `auto` takes the first that is a candidate for a device that is here.
 _FOLDERS = {
-    "reference": "samgraph.engines.reference",
-    "openvino": "samgraph.engines.openvino",
-    "torch": "samgraph.engines.torch",
+    "reference": Listing("samgraph.engines.reference"),
+    "torch": Listing("samgraph.engines.torch", extra="torch", candidate_for=("cuda",)),
+    "openvino": Listing("samgraph.engines.openvino", candidate_for=("cpu",)),
 }
 
 
@@ -31,6 +43,14 @@ class EngineOptions:
 
     precision: Precision = "fp32"
     threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an engine makes of the options that were asked for, on this machine."""
+
+    options: EngineOptions
+    why: str | None = None  # where their values do not say it all
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +86,48 @@ class Engine(Protocol):
         ...
 
     @property
+    def devices(self) -> Mapping[str, tuple[Precision, ...]]:
+        """The kinds of device it runs on, the preferred one first, each with its precisions."""
+        ...
+
+    @property
+    def pipeline(self) -> tuple[Step, ...]:
+        """The passes it wants, shared ones and its own, in order."""
+        ...
+
+    @property
+    def folds_params(self) -> bool:
+        """Whether what depends on weights only is computed before it compiles (`fold_params`)."""
+        ...
+
+    @property
+    def caches_programs(self) -> bool:
+        """Whether a compiled program is worth keeping on disk."""
+        ...
+
+    @property
+    def ops(self) -> frozenset[str]:
+        """The ops it has a rule for; its pipeline removes the others."""
+        ...
+
+    @property
     def dtypes(self) -> frozenset[DType]:
         """The dtypes that its inputs, outputs and values may have."""
         ...
 
-    @property
-    def lacks(self) -> Mapping[str, Decomposition]:
-        """The ops it does not have, each with what to put in its place."""
+    def on(self, device: Device) -> "Engine":
+        """The engine for a device it lists; `EngineError` where it cannot use it here."""
+        ...
+
+    def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
+        """What of `wanted` is possible and worth it on this machine.
+
+        `memory` is a file for answers that take long to find; None where nothing may be kept.
+        """
+        ...
+
+    def precision_of(self, node: Node, precision: Precision) -> Precision:
+        """In which precision a node is computed, in a mode."""
         ...
 
     @property
@@ -115,15 +170,25 @@ def engine_names() -> tuple[str, ...]:
     return tuple(_FOLDERS)
 
 
+def candidates(kind: str | None = None) -> Iterator[tuple[str, str]]:
+    """Engine and kind of device for each way to run, the preferred first; of one kind if asked."""
+    for name, listing in _FOLDERS.items():
+        for found in listing.candidate_for:
+            if kind in (None, found):
+                yield name, found
+
+
 def find_engine(name: str) -> Engine:
     """The engine called `name`, imported now."""
     if name not in _FOLDERS:
         raise OptionError(f"there is no engine `{name}`", expected=", ".join(_FOLDERS))
+    listing = _FOLDERS[name]
     try:
-        module = importlib.import_module(_FOLDERS[name])
+        module = importlib.import_module(listing.folder)
     except ImportError as error:
+        wanted = f"samgraph[{listing.extra}]" if listing.extra else "--force-reinstall samgraph"
         raise EngineError(
-            f"engine `{name}` cannot be loaded", got=error, hint=f"pip install samgraph[{name}]"
+            f"engine `{name}` cannot be loaded", got=error, hint=f"pip install {wanted}"
         ) from error
     engine: Engine = module.engine
     return engine

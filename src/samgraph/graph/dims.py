@@ -166,6 +166,13 @@ def evaluate(dim: Dim, bindings: Mapping[str, int]) -> int:
     return dim if isinstance(dim, int) else dim.evaluate(bindings)
 
 
+def known(dim: Dim) -> int:
+    """A dimension that is a number; `ShapeError` for one that only a run tells."""
+    if isinstance(dim, Expr):
+        raise ShapeError("a length that must be known is symbolic", got=f"`{dim}`")
+    return dim
+
+
 def parse_dim(text: str) -> Dim:
     """Read a dimension as it prints."""
     try:

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class Literal:
 Attribute: TypeAlias = "bool | int | float | str | Expr | Literal | tuple[Attribute, ...]"
 
 
+Kind = TypeVar("Kind")
 _NAME = re.compile(r"[\w.\-/]+")
 
 
@@ -100,6 +101,54 @@ class Node:
         found = self.result.type.symbols.union(*named)
         object.__setattr__(self, "_symbols", found)
         return found
+
+    def integer(self, key: str) -> int:
+        """The attribute `key`, an int."""
+        return self._attribute(key, int)
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """The attribute `key`, a tuple of ints."""
+        return self._attributes(key, int)
+
+    def number(self, key: str) -> float:
+        """The attribute `key`, an int or a float."""
+        return float(self._attribute(key, float, int))
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """The attribute `key`, a string; `default` where there is none."""
+        if default is not None and key not in self.attributes:
+            return default
+        return self._attribute(key, str)
+
+    def flag(self, key: str) -> bool:
+        """The attribute `key`, a bool."""
+        return self._attribute(key, bool)
+
+    def dim(self, key: str) -> Dim:
+        """The attribute `key`, a dimension."""
+        value = self.attributes.get(key)
+        return value if isinstance(value, Expr) else self.integer(key)
+
+    def dims(self, key: str) -> tuple[Dim, ...]:
+        """The attribute `key`, a tuple of dimensions."""
+        return self._attributes(key, int, Expr)
+
+    def array(self, key: str = "value") -> Array:
+        """The array of the attribute `key`, a literal: what a `constant` is."""
+        return self._attribute(key, Literal).array
+
+    def _attribute(self, key: str, *kinds: type[Kind]) -> Kind:
+        return self._checked(key, self.attributes.get(key), kinds)
+
+    def _attributes(self, key: str, *kinds: type[Kind]) -> tuple[Kind, ...]:
+        parts = self._checked(key, self.attributes.get(key), (tuple,))
+        return tuple(self._checked(key, part, kinds) for part in parts)
+
+    def _checked(self, key: str, value: object, kinds: tuple[type[Kind], ...]) -> Kind:
+        if isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool)):
+            return value
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise GraphError(f"`{key}` of `{self.op}` is not of type {names}", got=f"`{value}`")
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import GraphError
-from samgraph.graph.dims import Dim, Expr, Shape, parse_dim
+from samgraph.graph.dims import Dim, Expr, Shape, known, parse_dim
 
 DType: TypeAlias = Literal["f32", "f16", "bf16", "f64", "i64", "i32", "u8", "bool"]
 DTYPES: tuple[DType, ...] = get_args(DType)
@@ -45,6 +45,15 @@ class TensorType:
         """The names its shape depends on."""
         found = (dim.symbols for dim in self.shape if isinstance(dim, Expr))
         return frozenset().union(*found)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The shape of a type without symbols."""
+        return tuple(map(known, self.shape))
+
+    def length(self, axis: int) -> int:
+        """The length of an axis that is no symbol."""
+        return known(self.shape[axis])
 
     def reshaped(self, shape: Iterable[Dim]) -> "TensorType":
         """The same dtype with another shape."""

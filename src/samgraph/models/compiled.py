@@ -50,8 +50,9 @@ class CompiledModel:
         options = options or CompileOptions()
         self.session = Session(device, options)
         self.buffers: Buffers = self.session.buffers
-        in_fp32 = replace(options, precision="fp32")
-        self._exact = self.session if in_fp32 == options else Session(device, in_fp32)
+        self._exact = self.session
+        if options.chosen_precision != "fp32":
+            self._exact = Session(device, replace(options, precision="fp32"))
         self._trace, self._names = trace, names
         self._for_one, self._exact_names = for_one, exact
         self._traced: dict[str, Graph] = dict(traced or {})

@@ -155,9 +155,7 @@ def _traced(family: Family, config: Any, found: Checkpoint) -> dict[str, Graph]:
 def _check(found: Checkpoint, family: Family, config: Any, traced: Mapping[str, Graph]) -> None:
     """Every tensor is used, none is missing, all have the right shape."""
     expected = {
-        value.name: tuple(int(str(dim)) for dim in value.type.shape)
-        for graph in traced.values()
-        for value in graph.params
+        value.name: value.type.lengths for graph in traced.values() for value in graph.params
     }
     shapes = found.shapes
     optional = {name: shapes[name] for name in family.unread(config) if name in shapes}

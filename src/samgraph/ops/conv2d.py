@@ -9,7 +9,7 @@ Group g reads its own share of the input channels and writes its own share of th
 import numpy as np
 
 from samgraph.graph.builder import Tensor, emit
-from samgraph.graph.dims import Dim, product
+from samgraph.graph.dims import Dim, known, product
 from samgraph.graph.registry import expect, register
 from samgraph.graph.types import Array, TensorType
 from samgraph.ops.rules import need_float, need_pixels, need_rank, widen, window_length
@@ -53,12 +53,19 @@ def infer(
         got=f"x: {x}, weight: {weight}, groups={groups}",
         want=f"x: [N, {width * groups}, H, W]",
     )
+    expect(
+        not weight.symbols,
+        "conv2d",
+        "the window must have a known size",
+        got=f"x: {x}, weight: {weight}",
+        want="numbers",
+    )
     if bias:
         expect(bias.shape == (out,), "conv2d", "one bias per output", got=bias, want=f"[{out}]")
     positive = min(stride) >= 1 and min(padding) >= 0
     expect(positive, "conv2d", "bad stride or padding", got=f"{stride}, {padding}", want=">= 1, 0")
     sizes = zip(x.shape[2:], (kernel_h, kernel_w), stride, padding, strict=True)
-    places = [window_length(length, int(str(k)), s, p) for length, k, s, p in sizes]
+    places = [window_length(length, known(k), s, p) for length, k, s, p in sizes]
     expect(
         all(not isinstance(n, int) or n >= 1 for n in places),
         "conv2d",

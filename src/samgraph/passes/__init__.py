@@ -1,6 +1,6 @@
 """Passes: functions from graph to graph, one file each; `pipeline` lists them in order."""
 
-from samgraph.passes.fold_constants import fold_params
-from samgraph.passes.pipeline import PASSES, PIPELINES, Pass, optimise, passes_for
+from samgraph.passes.fold_params import fold_params
+from samgraph.passes.pipeline import COMMON, PASSES, Pass, Step, optimise, passes_for
 
-__all__ = ["PASSES", "PIPELINES", "Pass", "fold_params", "optimise", "passes_for"]
+__all__ = ["COMMON", "PASSES", "Pass", "Step", "fold_params", "optimise", "passes_for"]

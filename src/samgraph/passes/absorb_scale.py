@@ -36,7 +36,7 @@ def _pair(graph: Graph, node: Node) -> tuple[Node, Value] | None:
         made = graph.producers().get(y.name)
         if made is None or made.op != "linear" or made.exact != node.exact:
             continue
-        if made.attributes.get("activation", "none") != "none":
+        if made.text("activation", "none") != "none":
             continue
         if scale.type.shape == y.type.shape[-1:]:
             return made, scale

@@ -46,12 +46,12 @@ def absorb_value_projection(graph: Graph) -> Graph:
 
 def _projection(graph: Graph, node: Node) -> Node | None:
     """The linear map that makes the value of this attention, if absorbing it pays."""
-    if node.op != "attention" or node.attributes["heads"] != 1:
+    if node.op != "attention" or node.integer("heads") != 1:
         return None
     value = graph.producers().get(node.inputs[2].name)
     if value is None or value.op != "linear":
         return None
-    if value.attributes.get("activation", "none") != "none":
+    if value.text("activation", "none") != "none":
         return None
     narrow, wide = value.inputs[0].type.shape[-1], value.result.type.shape[-1]
     pays = isinstance(narrow, int) and isinstance(wide, int) and narrow < wide

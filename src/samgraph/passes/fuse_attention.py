@@ -66,7 +66,7 @@ def _match(rewriter: Rewriter, node: Node, uses: dict[str, int]) -> _Parts | Non
 
     weights, v = (rewriter.new(value) for value in node.inputs)
     soft = step(weights, "softmax")
-    if soft is None or soft.attributes["axis"] not in (-1, weights.type.rank - 1):
+    if soft is None or soft.integer("axis") not in (-1, weights.type.rank - 1):
         return None
     added = step(soft.inputs[0], "add")
     ways: list[tuple[Value, Value | None]] = [(soft.inputs[0], None)]
@@ -120,7 +120,7 @@ def _transposed(rewriter: Rewriter, keys: Value, exact: bool) -> Value:
     rank = keys.type.rank
     axes = (*range(rank - 2), rank - 1, rank - 2)
     made = rewriter.maker(keys)
-    if made is not None and made.op == "transpose" and made.attributes["axes"] == axes:
+    if made is not None and made.op == "transpose" and made.integers("axes") == axes:
         return made.inputs[0]
     return rewriter.emit("transpose", keys, exact=exact, axes=axes)
 
@@ -147,10 +147,10 @@ def _join_heads(graph: Graph) -> Graph:
 
 def _joined(rewriter: Rewriter, node: Node, uses: dict[str, int]) -> Value | None:
     moved = rewriter.maker(rewriter.new(node.inputs[0]))
-    if moved is None or moved.op != "transpose" or moved.attributes["axes"] != _SPLIT:
+    if moved is None or moved.op != "transpose" or moved.integers("axes") != _SPLIT:
         return None
     fused = rewriter.maker(moved.inputs[0])
-    if fused is None or fused.op != "attention" or fused.attributes["heads"] != 1:
+    if fused is None or fused.op != "attention" or fused.integer("heads") != 1:
         return None
     if uses[moved.result.name] != 1 or uses.get(fused.result.name, 1) != 1:
         return None
@@ -162,7 +162,7 @@ def _joined(rewriter: Rewriter, node: Node, uses: dict[str, int]) -> Value | Non
     if not isinstance(heads, int) or node.result.type.shape != _flat(q, v):
         return None
     masks = [_without_head_axis(rewriter, mask, fused.exact) for mask in fused.inputs[3:]]
-    scale = fused.attributes["scale"]
+    scale = fused.number("scale")
     return rewriter.emit("attention", q, k, v, *masks, exact=fused.exact, heads=heads, scale=scale)
 
 
@@ -173,7 +173,7 @@ def _flat(q: Value, v: Value) -> tuple[Dim, ...]:
 def _unsplit(rewriter: Rewriter, value: Value) -> Value | None:
     """[B, heads, T, D] back to the [B, T, heads*D] it was split from."""
     moved = rewriter.maker(value)
-    if moved is None or moved.op != "transpose" or moved.attributes["axes"] != _SPLIT:
+    if moved is None or moved.op != "transpose" or moved.integers("axes") != _SPLIT:
         return None
     split = rewriter.maker(moved.inputs[0])
     if split is None or split.op != "reshape" or split.inputs[0].type.rank != 3:

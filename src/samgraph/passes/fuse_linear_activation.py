@@ -26,7 +26,7 @@ def fuse_linear_activation(graph: Graph) -> Graph:
         before = rewriter.maker(rewriter.new(node.inputs[0]))
         if before is None or before.op != "linear":
             continue
-        if before.attributes.get("activation", "none") != "none" or before.exact != node.exact:
+        if before.text("activation", "none") != "none" or before.exact != node.exact:
             continue
         fused = rewriter.emit("linear", *before.inputs, exact=node.exact, activation=node.op)
         rewriter.replace(node.result, fused)

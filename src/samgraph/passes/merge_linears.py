@@ -27,10 +27,10 @@ def merge_linears(graph: Graph) -> Graph:
 
 
 def _pays(first: Node, second: Node) -> bool:
-    if first.op != "linear" or first.attributes.get("activation", "none") != "none":
+    if first.op != "linear" or first.text("activation", "none") != "none":
         return False
-    between, start = (int(str(dim)) for dim in first.inputs[1].type.shape)
-    end = int(str(second.inputs[1].type.shape[0]))
+    between, start = first.inputs[1].type.lengths
+    end = second.inputs[1].type.length(0)
     saves = start * end < between * (start + end)
     return saves and first.exact == second.exact
 

@@ -34,7 +34,7 @@ def _groups(graph: Graph) -> list[list[Node]]:
     groups: dict[tuple[object, ...], list[Node]] = {}
     for node in graph:
         if node.op == "linear" and all(v.name in params for v in node.inputs[1:]):
-            activation = node.attributes.get("activation", "none")
+            activation = node.text("activation", "none")
             key = (node.inputs[0].name, len(node.inputs), activation, node.exact)
             groups.setdefault(key, []).append(node)
     return [members for members in groups.values() if len(members) > 1]

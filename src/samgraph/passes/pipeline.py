@@ -1,6 +1,13 @@
-"""The passes in the order they run, for each engine. `optimise` checks the graph after each."""
+"""Pipelines: the passes of an engine in the order they run, checked after each.
 
+`PASSES` are those that several engines share. An engine's pipeline is a tuple of steps: most begin
+with `COMMON`, and go on with passes of the engine's own (`engines/*/passes/`).
+"""
+
+import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from samgraph.errors import GraphError, OptionError, SamgraphError
 from samgraph.graph.graph import Graph
@@ -10,6 +17,8 @@ from samgraph.passes.absorb_query_projection import absorb_query_projection
 from samgraph.passes.absorb_scale import absorb_scale
 from samgraph.passes.absorb_value_projection import absorb_value_projection
 from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
+from samgraph.passes.decompose_axial_rope import decompose_axial_rope
+from samgraph.passes.decompose_layer_norm_2d import decompose_layer_norm_2d
 from samgraph.passes.drop_unused import drop_unused
 from samgraph.passes.fold_constants import fold_constants
 from samgraph.passes.fuse_attention import fuse_attention
@@ -26,6 +35,8 @@ from samgraph.passes.tile_sums import tile_sums
 
 Pass = Callable[[Graph], Graph]
 Watch = Callable[[str, Graph], None]
+Precision: TypeAlias = Literal["fp32", "bf16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 PASSES: dict[str, Pass] = {
     step.__name__: step
@@ -48,32 +59,89 @@ PASSES: dict[str, Pass] = {
         merge_projections,
         pixels_to_channels,
         tile_sums,
+        decompose_axial_rope,
+        decompose_layer_norm_2d,
     )
 }
 
-# merge_projections is for engines that launch a kernel per node. OpenVINO loses more by copying
-# the slices than it gains by one larger product, so its list leaves it out. pixels_to_channels
-# and tile_sums are for OpenVINO alone: there they were measured. sink_expand is what hoist_shared
-# begins with, for graphs that run in two parts.
-_NOT_COMMON = ("merge_projections", "pixels_to_channels", "tile_sums", "sink_expand")
-_COMMON = tuple(name for name in PASSES if name not in _NOT_COMMON)
-PIPELINES: dict[str, tuple[str, ...]] = {
-    "reference": (),
-    "openvino": (*_COMMON, "pixels_to_channels", "tile_sums"),
-    "torch": (*_COMMON, "merge_projections"),
-    "onnx": _COMMON,
-}
+# What an engine wants or not: merge_projections is for engines that launch a kernel per node (on
+# OpenVINO copying the slices costs more than one larger product gains), pixels_to_channels and
+# tile_sums were measured on OpenVINO alone, sink_expand is what hoist_shared begins with, and a
+# decomposition is for engines that lack the op.
+_BY_ENGINE = (
+    "merge_projections",
+    "pixels_to_channels",
+    "sink_expand",
+    "tile_sums",
+    "decompose_axial_rope",
+    "decompose_layer_norm_2d",
+)
+ALL, FOLD = "all", "fold_params"  # what a profile may also name
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pass in an engine's pipeline: for which precisions, and whether it may be left out."""
+
+    run: Pass
+    precisions: tuple[Precision, ...] = PRECISIONS
+    required: bool = False  # the engine cannot compile a graph without it
+
+    @property
+    def name(self) -> str:
+        """The name of the pass."""
+        return self.run.__name__
+
+    @property
+    def summary(self) -> str:
+        """What the pass does: the first line of its file, without the name."""
+        text = (sys.modules[self.run.__module__].__doc__ or "").partition("\n")[0]
+        return text.removeprefix(f"{self.name}: ")
+
+
+COMMON: tuple[Step, ...] = tuple(
+    Step(run) for name, run in PASSES.items() if name not in _BY_ENGINE
+)
 
 
 def passes_for(
-    engine: str, *, without: Collection[str] = (), also: Collection[str] = ()
+    pipeline: Sequence[Step],
+    precision: Precision = "fp32",
+    *,
+    without: Collection[str] = (),
+    also: Collection[str] = (),
 ) -> tuple[Pass, ...]:
-    """The passes an engine wants, less those switched off, plus those asked for."""
+    """The passes of a pipeline in a precision, less those switched off, plus shared ones asked for.
+
+    `without` may name `all`: then only those stay that the engine cannot do without.
+    """
+    steps = list(pipeline)
+    names = {step.name for step in steps}
+    required = {step.name for step in steps if step.required}
     for name in (*without, *also):
-        if name not in PASSES:
-            raise OptionError(f"there is no pass `{name}`", expected=", ".join(PASSES))
-    wanted = {*PIPELINES.get(engine, ()), *also} - set(without)
-    return tuple(step for name, step in PASSES.items() if name in wanted)
+        if name not in names | PASSES.keys() | {ALL, FOLD}:
+            expected = ", ".join(dict.fromkeys([*names, *PASSES]))
+            raise OptionError(f"there is no pass `{name}`", expected=expected)
+    for name in without:
+        if name in required:
+            raise OptionError(f"this engine cannot compile without the pass `{name}`")
+    for name in also:
+        if name not in names and name in PASSES:
+            steps.insert(_position(steps, name), Step(PASSES[name]))
+    off = names - required if ALL in without else set(without)
+    off -= set(also)
+    return tuple(
+        step.run for step in steps if precision in step.precisions and step.name not in off
+    )
+
+
+def _position(steps: Sequence[Step], name: str) -> int:
+    """Where a shared pass belongs: behind those that stand before it in the table."""
+    before = set(list(PASSES)[: list(PASSES).index(name)])
+    first: dict[str, int] = {}
+    for index, step in enumerate(steps):
+        first.setdefault(step.name, index)
+    return max((index + 1 for step, index in first.items() if step in before), default=0)
 
 
 def optimise(graph: Graph, passes: Sequence[Pass], watch: Watch | None = None) -> Graph:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from samgraph.graph.dims import known
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.types import Array
 from samgraph.ops.resize import weights as resize_weights
@@ -75,11 +76,11 @@ def _chain(graph: Graph, resize: Node) -> dict[str, _Step]:
 def _times(resize: Node) -> int:
     """How many times as large a resize makes an image of one channel; 1 for other resizes."""
     (_, channels, *size), larger = resize.inputs[0].type.shape, resize.result.type.shape[2:]
-    plain = resize.attributes["how"] == "bilinear" and not resize.attributes["antialias"]
+    plain = resize.text("how") == "bilinear" and not resize.flag("antialias")
     if not plain or channels != 1 or not all(isinstance(n, int) for n in (*size, *larger)):
         return 1
-    height, width = (int(str(n)) for n in size)
-    times = int(str(larger[0])) // height
+    height, width = map(known, size)
+    times = known(larger[0]) // height
     return times if larger == (times * height, times * width) else 1
 
 
@@ -98,7 +99,7 @@ def _side_after(node: Node, x: Value, side: int) -> int | None:
     if node.op != "conv2d" or any(node.attributes[key] != _STRIDED[key] for key in _STRIDED):
         return None
     fits = node.inputs[1].type.shape[2:] == (3, 3) and side % 2 == 0
-    return side // 2 if fits and side * side * int(str(x.type.shape[1])) <= _MOST else None
+    return side // 2 if fits and side * side * x.type.length(1) <= _MOST else None
 
 
 def _in_cells(rewriter: Rewriter, node: Node, step: _Step) -> Value:
@@ -149,7 +150,7 @@ def _normal(rewriter: Rewriter, node: Node, side: int) -> Value:
 def _strided(rewriter: Rewriter, node: Node, step: _Step) -> Value:
     """The convolution of cells; beyond the upper and the left border they are zero."""
     x, weight, *bias = (rewriter.new(value) for value in node.inputs)
-    out, width = (int(str(n)) for n in weight.type.shape[:2])
+    out, width = weight.type.lengths[:2]
     flat = rewriter.emit("reshape", weight, shape=(out, width * 9))
     flat = rewriter.emit("pad", flat, before=(0, 0), after=(0, 1), value=0.0)
     places = rewriter.constant(_places(width, step), "i64")

@@ -22,11 +22,16 @@ def pointwise_to_linear(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     for node in graph:
         moved = rewriter.maker(rewriter.new(node.inputs[0])) if is_pointwise(node) else None
-        if moved is None or moved.op != "transpose" or moved.attributes["axes"] != CHANNELS_SECOND:
+        if moved is None or not is_transpose(moved, CHANNELS_SECOND):
             rewriter.keep(node)
             continue
         rewriter.replace(node.result, _linear(rewriter, node, moved.inputs[0]))
     return rewriter.finish()
+
+
+def is_transpose(node: Node, axes: tuple[int, ...]) -> bool:
+    """Whether a node is the transpose to this order of axes."""
+    return node.op == "transpose" and node.integers("axes") == axes
 
 
 def is_pointwise(node: Node) -> bool:

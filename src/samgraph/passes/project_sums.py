@@ -48,7 +48,7 @@ def _is_map(node: Node) -> bool:
 def _is_plain(node: Node | None) -> bool:
     if node is None or node.op != "linear":
         return False
-    return node.attributes.get("activation", "none") == "none"
+    return node.text("activation", "none") == "none"
 
 
 def _find(graph: Graph, outer: Node, uses: dict[str, int]) -> _Sum | None:
@@ -58,7 +58,7 @@ def _find(graph: Graph, outer: Node, uses: dict[str, int]) -> _Sum | None:
     for term, rest in (total.inputs, total.inputs[::-1]):
         inner = _made_for(graph, term, uses)
         if inner is not None and outer.op == "conv2d":
-            moved = inner.op == "transpose" and inner.attributes["axes"] == CHANNELS_SECOND
+            moved = inner.op == "transpose" and inner.integers("axes") == CHANNELS_SECOND
             inner = _made_for(graph, inner.inputs[0], uses) if moved else None
         if inner is None or not _is_plain(inner) or inner.exact != outer.exact:
             continue
@@ -73,8 +73,8 @@ def _made_for(graph: Graph, value: Value, uses: dict[str, int]) -> Node | None:
 
 
 def _narrows(outer: Node) -> bool:
-    out, width = (int(str(dim)) for dim in outer.inputs[1].type.shape[:2])
-    return out < width
+    weight = outer.inputs[1].type
+    return weight.length(0) < weight.length(1)
 
 
 def _project(rewriter: Rewriter, outer: Node, total: _Sum) -> Value:

@@ -37,10 +37,7 @@ class Rewriter:
     def constant_of(self, value: Value) -> Array | None:
         """The array of a new value that is a constant."""
         node = self.maker(value)
-        if node is None or node.op != "constant":
-            return None
-        literal = node.attributes["value"]
-        return literal.array if isinstance(literal, Literal) else None
+        return node.array() if node is not None and node.op == "constant" else None
 
     def emit(self, op: str, *inputs: Value, exact: bool = False, **attributes: Attribute) -> Value:
         """Append a new node, whose inputs are values of the new graph."""

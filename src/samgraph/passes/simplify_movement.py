@@ -43,6 +43,5 @@ def _simpler(rewriter: Rewriter, node: Node, result: Value) -> Value:
 
 
 def _axes(node: Node) -> tuple[int, ...]:
-    axes = node.attributes["axes"]
     rank = node.result.type.rank
-    return tuple(int(str(axis)) % rank for axis in axes) if isinstance(axes, tuple) else ()
+    return tuple(axis % rank for axis in node.integers("axes"))

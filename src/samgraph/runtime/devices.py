@@ -1,14 +1,15 @@
-"""Which engine and precision to use here, with a sentence that says why."""
+"""Which engine, device and precision to use here, with a sentence that says why."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from samgraph.engines import Engine, EngineOptions, find_engine
+from samgraph.engines import Device, Engine, EngineOptions, find_engine, parse_device
+from samgraph.engines.devices import AUTO, KINDS, why_absent
+from samgraph.engines.protocol import candidates
 from samgraph.errors import EngineError, OptionError, SamgraphWarning
 from samgraph.runtime.options import CompileOptions
-
-DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,59 +22,80 @@ class Choice:
 
 
 def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
-    """The engine for a device; `memory` is where answers about this machine are kept."""
-    if device not in DEVICES:
-        raise OptionError(f"there is no device `{device}`", expected=", ".join(DEVICES))
-    if device == "cuda":
-        return _choose_cuda(options)
-    name = options.engine or "openvino"
-    engine = find_engine(name)
-    threads = options.chosen_threads
-    reason = f"{name} on the cpu, {threads} thread{'s' * (threads > 1)}"
-    if name == "reference":
-        if options.precision != "fp32":
-            _warn("the numpy reference computes in the graph's own dtypes")
-        return Choice(engine, EngineOptions("fp32", 1), "the numpy reference, one thread: slow")
-    if options.precision == "fp32":
-        return Choice(engine, EngineOptions("fp32", threads), f"{reason}, fp32")
-    if name == "torch":
-        why = "products rounded to bf16 but computed in fp32, as on a GPU and no faster"
-        return Choice(engine, EngineOptions("bf16", threads), f"{reason}, bf16: {why}")
-    allowed, why = _bf16_verdict(engine, memory)
-    if allowed:
-        return Choice(engine, EngineOptions("bf16", threads), f"{reason}, bf16: {why}")
-    _warn(why)
-    return Choice(engine, EngineOptions("fp32", threads), f"{reason}, fp32: {why}")
+    """The engine for a device; `memory` is where answers about this machine are kept.
+
+    `auto` takes the first way to run that works here, and the reason says why not another.
+    """
+    named = parse_device(device)
+    if named is not None:
+        return _decide(_engine_on(named, options.engine), named, options, memory)
+    skipped: list[str] = []
+    for name, kind in _ways(options.engine):
+        found = Device(kind)
+        why = why_absent(found)
+        if why is None:
+            try:
+                engine = find_engine(name).on(found)
+            except EngineError as error:
+                if name == options.engine and kind == "cpu":
+                    raise
+                why = f"{error.what}, {error.got}"
+            else:
+                choice = _decide(engine, found, options, memory)
+                return replace(choice, reason="; ".join([choice.reason, *skipped]))
+        skipped.append(f"not {kind}: {why}")
+    raise EngineError("no engine can be used here", got="; ".join(skipped))
 
 
-def _warn(why: str) -> None:
-    warnings.warn(f"using fp32: {why}", SamgraphWarning, stacklevel=5)
+def devices_here() -> str:
+    """The devices that can be asked for, and why one is not here: for help texts."""
+    absent = {kind: why_absent(Device(kind)) for kind in KINDS}
+    return ", ".join(
+        [AUTO, *(f"{kind} (not here: {why})" if why else kind for kind, why in absent.items())]
+    )
 
 
-def _choose_cuda(options: CompileOptions) -> Choice:
-    """The torch engine, which alone runs on a GPU."""
-    if options.engine not in (None, "torch"):
-        raise OptionError(
-            f"engine `{options.engine}` does not run on CUDA",
-            expected="torch",
-            hint='use device="cpu", or leave the engine to be chosen',
-        )
+def _ways(engine: str | None) -> Iterable[tuple[str, str]]:
+    """Engine and kind of device, the preferred first."""
+    if engine is None:
+        return candidates()
+    return [(engine, kind) for kind in find_engine(engine).devices]
+
+
+def _engine_on(device: Device, named: str | None) -> Engine:
+    """The engine for a device that was asked for."""
+    able = [name for name, _ in candidates(device.kind)]
+    name = named or able[0]
+    other = None if device.kind == "cpu" else 'use device="cpu"'
     try:
-        find_engine("torch")
+        engine = find_engine(name)
     except EngineError as error:
-        raise EngineError(
-            "device `cuda` cannot be used here",
-            got=error.got,
-            hint='pip install samgraph[torch], or use device="cpu"',
-        ) from error
-    from samgraph.engines.torch import engine_on
+        if other is None:
+            raise
+        text = f"device `{device}` cannot be used here"
+        raise EngineError(text, got=error.got, hint=f"{error.hint}, or {other}") from error
+    if device.kind not in engine.devices:
+        raise OptionError(
+            f"engine `{name}` does not run on `{device}`",
+            expected=", ".join(able),
+            hint=f"{other}, or leave the engine to be chosen" if other else None,
+        )
+    return engine.on(device)
 
-    engine = engine_on("cuda")
-    reason = f"torch on cuda, {options.precision}"
-    return Choice(engine, EngineOptions(options.precision, 1), reason)
 
-
-def _bf16_verdict(engine: Engine, memory: Path | None) -> tuple[bool, str]:
-    from samgraph.engines.openvino.bf16 import bf16_verdict
-
-    return bf16_verdict(memory, engine.version())
+def _decide(engine: Engine, device: Device, options: CompileOptions, memory: Path | None) -> Choice:
+    """What the engine makes of precision and threads."""
+    wanted = EngineOptions(options.chosen_precision, options.chosen_threads)
+    lacking = wanted.precision not in engine.devices[device.kind]
+    if lacking:
+        wanted = replace(wanted, precision="fp32")
+    decision = engine.decide(wanted, memory)
+    used, why = decision.options, decision.why
+    if lacking:
+        why = f"engine `{engine.name}` has no {options.chosen_precision} on `{device}`"
+    if used.precision != options.chosen_precision:
+        warnings.warn(f"using {used.precision}: {why}", SamgraphWarning, stacklevel=4)
+    place = "the cpu" if device.kind == "cpu" else str(device)
+    threads = f", {used.threads} thread{'s' * (used.threads > 1)}" * (device.kind == "cpu")
+    reason = f"{engine.name} on {place}{threads}, {used.precision}"
+    return Choice(engine, used, f"{reason}: {why}" if why else reason)

@@ -9,28 +9,31 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from samgraph.engines import Precision, engine_names
 from samgraph.errors import OptionError
-from samgraph.passes.pipeline import PASSES
+from samgraph.passes.pipeline import ALL, PRECISIONS
 
 Stages: TypeAlias = Literal["fused", "split"]
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named way to compile: which passes run, and whether stages are one graph or several."""
+    """A named way to compile: which passes run, in one graph or several stages, in which precision.
+
+    `without` are passes switched off, of those the engine wants; `all` means every one that it can
+    do without. `also` are shared passes that it does not want by itself.
+    """
 
     name: str
     without: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     stages: Stages = "fused"
+    precision: Precision | None = None
 
     def __post_init__(self) -> None:
-        for step in (*self.without, *self.also):
-            if step not in PASSES:
-                raise OptionError(
-                    f"profile `{self.name}` names a pass that does not exist",
-                    got=f"`{step}`",
-                    expected=", ".join(PASSES),
-                )
+        if self.precision is not None and self.precision not in PRECISIONS:
+            raise OptionError(
+                f"profile `{self.name}` has unknown precision `{self.precision}`",
+                expected=", ".join(PRECISIONS),
+            )
         if self.stages not in get_args(Stages):
             raise OptionError(
                 f"profile `{self.name}` has unknown stages `{self.stages}`", expected="fused, split"
@@ -42,7 +45,7 @@ PROFILES: dict[str, Profile] = {
     for profile in (
         Profile("fused"),
         Profile("split", stages="split"),
-        Profile("plain", without=tuple(PASSES)),
+        Profile("plain", without=(ALL,)),
         Profile("projected-values", without=("absorb_value_projection",)),
     )
 }
@@ -52,12 +55,13 @@ PROFILES: dict[str, Profile] = {
 class CompileOptions:
     """What `Session.compile` is told. Anything left alone is chosen for the machine.
 
-    `threads` None means every core this process may use. `cache_dir` None means the user's
-    cache folder; `cache` False compiles anew each time and writes nothing.
+    `precision` None means the profile's, and fp32 where it has none. `threads` None means every
+    core this process may use. `cache_dir` None means the user's cache folder; `cache` False
+    compiles anew each time and writes nothing.
     """
 
     engine: str | None = None
-    precision: Precision = "fp32"
+    precision: Precision | None = None
     threads: int | None = None
     profile: str | Profile = "fused"
     cache_dir: str | os.PathLike[str] | None = None
@@ -67,8 +71,8 @@ class CompileOptions:
         if self.engine is not None and self.engine not in engine_names():
             names = ", ".join(engine_names())
             raise OptionError(f"there is no engine `{self.engine}`", expected=names)
-        if self.precision not in get_args(Precision):
-            names = ", ".join(get_args(Precision))
+        if self.precision is not None and self.precision not in PRECISIONS:
+            names = ", ".join(PRECISIONS)
             raise OptionError(f"there is no precision `{self.precision}`", expected=names)
         cores = core_count()
         wrong = isinstance(self.threads, bool) or not isinstance(self.threads, int | None)
@@ -88,6 +92,11 @@ class CompileOptions:
     def chosen_profile(self) -> Profile:
         """The profile itself."""
         return PROFILES[self.profile] if isinstance(self.profile, str) else self.profile
+
+    @property
+    def chosen_precision(self) -> Precision:
+        """The precision itself."""
+        return self.precision or self.chosen_profile.precision or "fp32"
 
     @property
     def chosen_threads(self) -> int:

@@ -13,20 +13,18 @@ from typing import Any
 import numpy as np
 
 from samgraph.engines import Buffers, Engine, MemoryUsage, Program
-from samgraph.engines.decompositions import decompose
-from samgraph.errors import CheckpointError, EngineError, InputError, SamgraphWarning
+from samgraph.errors import CheckpointError, EngineError, InputError, OptionError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array, numpy_dtype, type_of
-from samgraph.graph.verifier import verify
-from samgraph.passes import fold_params, optimise, passes_for
+from samgraph.graph.verifier import show, verify
+from samgraph.passes import Pass, fold_params, optimise, passes_for
 from samgraph.passes.cut import cut
-from samgraph.passes.pipeline import Watch
+from samgraph.passes.fold_params import Folded
+from samgraph.passes.pipeline import ALL, FOLD, Watch
 from samgraph.runtime.cache import GraphCache, cache_key, default_cache_dir
-from samgraph.runtime.devices import choose
-from samgraph.runtime.options import CompileOptions
-
-_NEVER_KEPT = ("reference", "torch")  # engines whose programs are not worth keeping on disk
+from samgraph.runtime.devices import Choice, choose
+from samgraph.runtime.options import CompileOptions, Profile
 
 _SHAPE = attrgetter("shape")
 
@@ -51,7 +49,7 @@ class CompiledGraph:
 
     @property
     def optimised(self) -> Graph:
-        """The graph after the passes of its engine; computed when asked for."""
+        """The graph that its engine compiled; computed when asked for."""
         return self._session.optimise(self.source)
 
     def run(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
@@ -120,10 +118,9 @@ class Session:
         self._choice = choose(device, self.options, memory)
         engine = self._choice.engine
         self.buffers: Buffers = engine.buffers
-        self.attention_tokens, self.objects_at_once = (
-            engine.attention_tokens,
-            engine.objects_at_once,
-        )
+        self.attention_tokens = engine.attention_tokens
+        self.objects_at_once = engine.objects_at_once
+        self._passes, self._folds = _passes_of(self.options.chosen_profile, self._choice)
 
     @property
     def reason(self) -> str:
@@ -131,10 +128,21 @@ class Session:
         return self._choice.reason
 
     def optimise(self, graph: Graph, watch: Watch | None = None) -> Graph:
-        """The graph after this session's passes; `watch` sees it after each."""
-        profile, engine = self.options.chosen_profile, self._choice.engine
-        passes = passes_for(engine.name, without=profile.without, also=profile.also)
-        return decompose(optimise(graph, passes, watch), engine.lacks)
+        """The graph that the engine compiles; `watch` sees it after each pass."""
+        return self._optimise(graph, watch).graph
+
+    def _optimise(self, graph: Graph, watch: Watch | None = None) -> Folded:
+        """The graph after this session's passes, with what makes its folded params."""
+        optimised = optimise(graph, self._passes, watch)
+        if not self._folds:
+            return Folded(optimised, None)
+        folded = fold_params(optimised)
+        verify(folded.graph)
+        if folded.weights is not None:
+            verify(folded.weights)
+        if watch is not None:
+            watch(FOLD, folded.graph)
+        return folded
 
     def compile(self, graph: Graph, weights: Mapping[str, Array] | None = None) -> CompiledGraph:
         """Optimise and compile; from the cache where it was done before.
@@ -151,7 +159,7 @@ class Session:
     def _compile(self, graph: Graph, weights: Mapping[str, Array]) -> CompiledGraph:
         bound = _check_weights(graph, weights)
         engine = self._choice.engine
-        if not self.options.cache or engine.name in _NEVER_KEPT:
+        if not self.options.cache or not engine.caches_programs:
             return CompiledGraph(graph, self._build(graph, bound), self)
         cache = GraphCache(self._folder)
         key = cache_key(graph, bound, engine.name, engine.version(), str(self._settings()))
@@ -168,13 +176,10 @@ class Session:
         return (self._choice.options, self.options.chosen_profile)
 
     def _build(self, graph: Graph, weights: Mapping[str, Array]) -> Program:
-        """Passes, decompositions, folding with the weights, and the engine."""
-        engine = self._choice.engine
-        optimised, bound = self.optimise(graph), dict(weights)
-        if engine.name != "reference":
-            optimised, bound = fold_params(optimised, bound)
-        _check_legal(optimised, engine)
-        return engine.compile(optimised, bound, self._choice.options)
+        """Passes, the weights bound and folded, and the engine."""
+        engine, folded = self._choice.engine, self._optimise(graph)
+        _check_legal(folded.graph, engine)
+        return engine.compile(folded.graph, folded.bind(weights), self._choice.options)
 
     def _restore(self, data: memoryview | None) -> Program | None:
         """The program that was kept, if the engine can still use it."""
@@ -186,6 +191,18 @@ class Session:
             text = f"a compiled graph of the cache cannot be used ({error.got}); compiling anew"
             warnings.warn(text, SamgraphWarning, stacklevel=3)
             return None
+
+
+def _passes_of(profile: Profile, choice: Choice) -> tuple[tuple[Pass, ...], bool]:
+    """The passes that run, and whether params are folded after them."""
+    engine, precision = choice.engine, choice.options.precision
+    try:
+        passes = passes_for(engine.pipeline, precision, without=profile.without, also=profile.also)
+    except OptionError as error:
+        text = f"profile `{profile.name}` does not fit engine `{engine.name}`: {error.what}"
+        raise OptionError(text, expected=error.expected) from error
+    off = {FOLD, ALL} & set(profile.without) and FOLD not in profile.also
+    return passes, engine.folds_params and not off
 
 
 def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -214,7 +231,6 @@ _MOVES = frozenset(("gather", "reshape", "slice", "transpose"))
 
 def _check_legal(graph: Graph, engine: Engine) -> None:
     """Refuse before compiling what the engine does not promise."""
-    verify(graph)
     kept = {value for value in graph.inputs if value.type.dtype in engine.storage}
     kept |= {n.result for n in graph if n.result.type.dtype in engine.storage and n.op in _MOVES}
     for value in (*graph.inputs, *graph.params, *(node.result for node in graph)):
@@ -224,6 +240,9 @@ def _check_legal(graph: Graph, engine: Engine) -> None:
                 got=f"%{value.name}: {value.type}",
                 expected=", ".join(sorted(engine.dtypes)),
             )
+    for node in graph:
+        if node.op not in engine.ops:
+            raise EngineError(f"engine `{engine.name}` has no op `{node.op}`", got=show(node))
 
 
 def _wrong_names(graph: Graph, given: Mapping[str, Array]) -> InputError:

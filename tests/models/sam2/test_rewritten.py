@@ -5,13 +5,17 @@ import pytest
 from samgraph.graph import Graph, Node
 from samgraph.models.sam2 import graphs
 from samgraph.models.sam2.config import CONFIGS, NANO, Sam2Config
-from samgraph.passes import PASSES, PIPELINES, optimise
+from samgraph.passes import PASSES, optimise
+from samgraph.passes.pipeline import COMMON
 
 CONFIG_NAMES = {"nano": NANO, "tiny": CONFIGS["sam2.1-tiny"], "large": CONFIGS["sam2.1-large"]}
 
 
 def rewritten(graph: Graph, engine: str = "openvino") -> Graph:
-    return optimise(graph, [PASSES[name] for name in PIPELINES[engine]])
+    """After the shared passes that an engine has; its own would hide what they did."""
+    also = {"openvino": ("pixels_to_channels", "tile_sums"), "torch": ("merge_projections",)}
+    shared = [step.run for step in COMMON] + [PASSES[name] for name in also[engine]]
+    return optimise(graph, shared)
 
 
 def of(graph: Graph, op: str) -> list[Node]:

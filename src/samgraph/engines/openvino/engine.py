@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,11 @@ import openvino
 from openvino import opset15
 
 from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
-from samgraph.engines.decompositions import axial_rope, layer_norm_2d, resize_by_weights
-from samgraph.engines.openvino.layouts import turn_maps
-from samgraph.engines.openvino.linear_maps import convolve
+from samgraph.engines.devices import Device
+from samgraph.engines.openvino.bf16 import bf16_verdict
+from samgraph.engines.openvino.interface import Stripped, strip_transposes
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, Output, empty
-from samgraph.engines.openvino.masks import make_masks
-from samgraph.engines.openvino.narrow_norms import centre_norms
-from samgraph.engines.openvino.plain_norms import absorb_norms
+from samgraph.engines.openvino.passes import PIPELINE
 from samgraph.engines.openvino.program import (
     OpenVinoProgram,
     Plan,
@@ -27,20 +26,12 @@ from samgraph.engines.openvino.program import (
 )
 from samgraph.engines.openvino.segments import Segment, cut, whole
 from samgraph.engines.openvino.symbols import SymbolTable
-from samgraph.engines.openvino.tokens import as_tokens
-from samgraph.engines.protocol import Decomposition, EngineOptions
+from samgraph.engines.protocol import Decision, EngineOptions
 from samgraph.errors import EngineError
 from samgraph.graph.dims import evaluate, product
-from samgraph.graph.graph import Graph, Value
+from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.types import Array, DType, numpy_dtype
-from samgraph.passes.fold_constants import fold_params
-from samgraph.passes.simplify_movement import simplify_movement
-
-_LACKS: dict[str, Decomposition] = {
-    "axial_rope": axial_rope,
-    "layer_norm_2d": layer_norm_2d,
-    "resize": resize_by_weights,
-}
+from samgraph.passes.pipeline import Precision, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +39,31 @@ class OpenVinoEngine:
     """OpenVINO on the CPU: x86 and ARM, fp32 and bf16."""
 
     name: str = "openvino"
+    folds_params: bool = True
+    caches_programs: bool = True
+    ops: frozenset[str] = frozenset(LOWER)
     dtypes: frozenset[DType] = frozenset(ELEMENT_TYPES)
+    pipeline: tuple[Step, ...] = PIPELINE
 
     @property
-    def lacks(self) -> Mapping[str, Decomposition]:
-        """The ops OpenVINO has no node for."""
-        return _LACKS
+    def devices(self) -> Mapping[str, tuple[Precision, ...]]:
+        """The CPU; bf16 only where `decide` finds that it works and gains."""
+        return {"cpu": ("fp32", "bf16")}
+
+    def on(self, device: Device) -> "OpenVinoEngine":
+        """Itself: there is one CPU."""
+        return self
+
+    def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
+        """Bf16 where a probe survives it and is faster; the answer is kept in `memory`."""
+        if wanted.precision == "fp32":
+            return Decision(wanted)
+        allowed, why = bf16_verdict(memory, self.version())
+        return Decision(wanted if allowed else replace(wanted, precision="fp32"), why)
+
+    def precision_of(self, node: Node, precision: Precision) -> Precision:
+        """Exact nodes are in segments of float32."""
+        return "fp32" if node.exact else precision
 
     @property
     def buffers(self) -> HostBuffers:
@@ -86,12 +96,9 @@ class OpenVinoEngine:
     ) -> OpenVinoProgram:
         """Build a model for each segment and compile it."""
         before = _resident()
-        graph, *turned = turn_maps(simplify_movement(graph))
-        graph = absorb_norms(graph)
-        fp32 = options.precision == "fp32"
-        graph = convolve(centre_norms(graph)) if fp32 else make_masks(graph)
-        graph, weights = fold_params(as_tokens(graph), weights)
-        segments = [whole(graph)] if fp32 else cut(graph)
+        stripped = strip_transposes(graph)
+        inner = stripped.graph
+        segments = [whole(inner)] if options.precision == "fp32" else cut(inner)
         models = []
         for segment in segments:
             with _COMPILING:
@@ -103,7 +110,7 @@ class OpenVinoEngine:
                     raise EngineError(
                         f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
                     ) from error
-        return OpenVinoProgram(_plan(graph, segments, turned), models, max(0, _resident() - before))
+        return OpenVinoProgram(_plan(stripped, segments), models, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
         """Import what `export` gave."""
@@ -125,7 +132,7 @@ class OpenVinoEngine:
         return OpenVinoProgram(plan, models, max(0, _resident() - before), held=data)
 
 
-def _plan(graph: Graph, segments: list[Segment], turned: list[frozenset[str]]) -> Plan:
+def _plan(stripped: Stripped, segments: list[Segment]) -> Plan:
     stages = tuple(
         StagePlan(
             tuple(value.name for value in segment.graph.inputs),
@@ -134,8 +141,9 @@ def _plan(graph: Graph, segments: list[Segment], turned: list[frozenset[str]]) -
         )
         for segment in segments
     )
-    outputs = tuple((name, value.name) for name, value in graph.outputs)
-    return Plan(stages, outputs, _weight_bytes(graph), *(tuple(sorted(names)) for names in turned))
+    outputs = tuple((name, value.name) for name, value in stripped.graph.outputs)
+    weight_bytes = _weight_bytes(stripped.graph)
+    return Plan(stages, outputs, weight_bytes, stripped.inputs, stripped.outputs)
 
 
 def build(graph: Graph, weights: Mapping[str, Array]) -> Any:

@@ -13,8 +13,8 @@ import numpy as np
 from openvino import Type, opset15
 
 from samgraph.engines.openvino.symbols import SymbolTable
-from samgraph.graph.dims import Dim, Expr, product
-from samgraph.graph.graph import Literal, Node
+from samgraph.graph.dims import Dim, Expr, known, product
+from samgraph.graph.graph import Node
 from samgraph.graph.types import DType, TensorType, numpy_dtype
 
 Output: TypeAlias = Any  # an OpenVINO node or one of its outputs
@@ -31,8 +31,7 @@ STORED_TYPES: dict[DType, Any] = {**ELEMENT_TYPES, "bf16": Type.bf16}
 
 def empty(type: TensorType) -> Output:
     """A tensor without elements."""
-    lengths = [_known(dim) for dim in type.shape]
-    return opset15.constant(np.zeros(lengths, numpy_dtype(type.dtype)))
+    return opset15.constant(np.zeros(type.lengths, numpy_dtype(type.dtype)))
 
 
 def _plain(function: Callable[..., Output]) -> Rule:
@@ -43,28 +42,24 @@ def _numbers(values: Sequence[int] | int) -> Output:
     return opset15.constant(np.array(values, np.int64))
 
 
-def _attribute(node: Node, key: str) -> Any:
-    return node.attributes[key]
-
-
 def _linear(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     x, weight, *bias = inputs
     y = opset15.matmul(x, weight, False, True)
     if bias:
         y = opset15.add(y, bias[0])
-    activation = node.attributes.get("activation", "none")
-    return y if activation == "none" else _ACTIVATION[str(activation)](y)
+    activation = node.text("activation", "none")
+    return y if activation == "none" else _ACTIVATION[activation](y)
 
 
 def _conv2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     x, weight, *bias = inputs
-    stride, groups = list(_attribute(node, "stride")), _attribute(node, "groups")
-    padding = list(_attribute(node, "padding"))
+    stride, groups = list(node.integers("stride")), node.integer("groups")
+    padding = list(node.integers("padding"))
     if groups == 1:
         y = opset15.convolution(x, weight, stride, padding, padding, [1, 1])
     else:
-        out, inner, height, width = node.inputs[1].type.shape
-        shape = _numbers([groups, int(str(out)) // groups, *map(_known, (inner, height, width))])
+        out, *rest = node.inputs[1].type.lengths
+        shape = _numbers([groups, out // groups, *rest])
         grouped = opset15.reshape(weight, shape, False)
         y = opset15.group_convolution(x, grouped, stride, padding, padding, [1, 1])
     return _with_channel_bias(y, bias)
@@ -72,7 +67,7 @@ def _conv2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
 
 def _conv_transpose2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     x, weight, *bias = inputs
-    stride = list(_attribute(node, "stride"))
+    stride = list(node.integers("stride"))
     y = opset15.convolution_backprop_data(x, weight, stride, None, [0, 0], [0, 0], [1, 1])
     return _with_channel_bias(y, bias)
 
@@ -85,13 +80,13 @@ def _with_channel_bias(y: Output, bias: Sequence[Output]) -> Output:
 
 def _layer_norm(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     x, scale, shift = inputs
-    normal = opset15.mvn(x, _numbers([-1]), True, _attribute(node, "eps"), "inside_sqrt")
+    normal = opset15.mvn(x, _numbers([-1]), True, node.number("eps"), "inside_sqrt")
     return opset15.add(opset15.multiply(normal, scale), shift)
 
 
 def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     """Products and a softmax: OpenVINO joins them into one kernel that keeps no score matrix."""
-    heads, scale = _attribute(node, "heads"), _attribute(node, "scale")
+    heads, scale = node.integer("heads"), node.number("scale")
     types = [value.type for value in node.inputs]
     apart = heads > 1 or len(inputs) > 3  # a mask has an axis for the heads
     q, k, v = inputs[:3]
@@ -114,7 +109,7 @@ def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Ou
 def _split_heads(symbols: SymbolTable, x: Output, type: TensorType, heads: int) -> Output:
     """[..., T, heads*D] as [..., heads, T, D]."""
     *front, tokens, width = type.shape
-    shape = symbols.shape((*front, tokens, heads, _known(width) // heads))
+    shape = symbols.shape((*front, tokens, heads, known(width) // heads))
     split = opset15.reshape(x, shape, False)
     return opset15.transpose(split, _numbers(_swap_heads(type.rank)))
 
@@ -125,16 +120,16 @@ def _swap_heads(rank: int) -> list[int]:
 
 
 def _softmax(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    return opset15.softmax(inputs[0], _attribute(node, "axis") % node.result.type.rank)
+    return opset15.softmax(inputs[0], node.integer("axis") % node.result.type.rank)
 
 
 def _max_pool2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    kernel, stride = list(_attribute(node, "kernel")), list(_attribute(node, "stride"))
+    kernel, stride = list(node.integers("kernel")), list(node.integers("stride"))
     return opset15.max_pool(inputs[0], stride, [1, 1], [0, 0], [0, 0], kernel).output(0)
 
 
 def _resize(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    how, antialias = _attribute(node, "how"), _attribute(node, "antialias")
+    how, antialias = node.text("how"), node.flag("antialias")
     lengths, sizes = node.inputs[0].type.shape[2:], node.result.type.shape[2:]
     if how == "nearest" and not all(map(_doubles, lengths, sizes)):
         rows = _nearest(symbols, inputs[0], 2, lengths[0], sizes[0])
@@ -171,9 +166,9 @@ def _nearest(symbols: SymbolTable, x: Output, axis: int, length: Dim, size: Dim)
 
 
 def _reduce(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    how = _attribute(node, "how")
+    how = node.text("how")
     rank = node.inputs[0].type.rank
-    axes = [axis % rank for axis in _attribute(node, "axes")]
+    axes = [axis % rank for axis in node.integers("axes")]
     if how == "argmax":
         return _argmax(symbols, node, inputs[0], axes)
     total = getattr(opset15, f"reduce_{how}")
@@ -218,15 +213,15 @@ def _reshape(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Outp
 
 def _transpose(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     rank = node.result.type.rank
-    return opset15.transpose(inputs[0], _numbers([a % rank for a in _attribute(node, "axes")]))
+    return opset15.transpose(inputs[0], _numbers([axis % rank for axis in node.integers("axes")]))
 
 
 def _concat(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    return opset15.concat(list(inputs), _attribute(node, "axis") % node.result.type.rank)
+    return opset15.concat(list(inputs), node.integer("axis") % node.result.type.rank)
 
 
 def _slice(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    starts, ends, steps = (_attribute(node, key) for key in ("starts", "ends", "steps"))
+    starts, ends, steps = node.dims("starts"), node.dims("ends"), node.integers("steps")
     shape = node.inputs[0].type.shape
     bounds = list(zip(starts, ends, steps, shape, strict=True))
     cut = [i for i, (a, b, s, n) in enumerate(bounds) if (a, b, s) != (0, n, 1)]
@@ -242,9 +237,9 @@ def _slice(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output
 
 
 def _pad(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    before, after = (_numbers(_attribute(node, key)) for key in ("before", "after"))
+    before, after = (_numbers(node.integers(key)) for key in ("before", "after"))
     return opset15.pad(
-        inputs[0], before, after, "constant", _scalar(_attribute(node, "value"), node.result.type)
+        inputs[0], before, after, "constant", _scalar(node.number("value"), node.result.type)
     )
 
 
@@ -255,14 +250,14 @@ def _expand(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Outpu
 
 
 def _tile(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    return opset15.tile(inputs[0], symbols.vector(list(_attribute(node, "counts"))))
+    return opset15.tile(inputs[0], symbols.vector(list(node.dims("counts"))))
 
 
 def _gather(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     """OpenVINO's gather, kept inside the tensor and without batch axes: it can die of both."""
     x, index = inputs
     shape, rank = node.inputs[0].type.shape, node.inputs[0].type.rank
-    axis, batch = _attribute(node, "axis") % rank, _attribute(node, "batch")
+    axis, batch = node.integer("axis") % rank, node.integer("batch")
     length, zero = symbols.number(shape[axis]), _numbers(0)
     places = opset15.convert(index, "i64")
     places = opset15.select(opset15.less(places, zero), opset15.add(places, length), places)
@@ -303,24 +298,15 @@ def _cast(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
 
 
 def _clip(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
-    return opset15.clamp(inputs[0], _attribute(node, "low"), _attribute(node, "high"))
+    return opset15.clamp(inputs[0], node.number("low"), node.number("high"))
 
 
 def _constant(_: SymbolTable, node: Node, __: Sequence[Output]) -> Output:
-    literal = node.attributes["value"]
-    if not isinstance(literal, Literal):
-        raise AssertionError("the type rule of constant lets only literals through")
-    return opset15.constant(literal.array)
+    return opset15.constant(node.array())
 
 
 def _scalar(value: float, type: TensorType) -> Output:
     return opset15.constant(value, STORED_TYPES[type.dtype])
-
-
-def _known(dim: Dim) -> int:
-    if isinstance(dim, Expr):
-        raise AssertionError("weights, channel counts and empty tensors are never symbolic")
-    return dim
 
 
 _ACTIVATION: dict[str, Callable[[Output], Output]] = {
@@ -338,7 +324,7 @@ LOWER: dict[str, Rule] = {
     "attention": _attention,
     "cast": _cast,
     "clip": _clip,
-    "compare": lambda _, node, inputs: _COMPARE[_attribute(node, "how")](*inputs),
+    "compare": lambda _, node, inputs: _COMPARE[node.text("how")](*inputs),
     "concat": _concat,
     "constant": _constant,
     "conv2d": _conv2d,

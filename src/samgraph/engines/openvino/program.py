@@ -32,8 +32,8 @@ class Plan:
     stages: tuple[StagePlan, ...]
     outputs: tuple[tuple[str, str], ...]  # name, value
     weight_bytes: int
-    turned_inputs: tuple[str, ...] = ()  # maps that are given as [B, C, H, W], read as [B, H, W, C]
-    turned_outputs: tuple[str, ...] = ()
+    transposed_inputs: tuple[str, ...] = ()  # given as [B, C, H, W], read as [B, H, W, C]
+    transposed_outputs: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Text that `read` reads back."""
@@ -49,8 +49,10 @@ class Plan:
                 for item in found["stages"]
             )
             outputs = tuple((str(name), str(value)) for name, value in found["outputs"])
-            turned = [tuple(map(str, found[key])) for key in ("turned_inputs", "turned_outputs")]
-            return Plan(stages, outputs, int(found["weight_bytes"]), *turned)
+            transposed = [
+                tuple(map(str, found[key])) for key in ("transposed_inputs", "transposed_outputs")
+            ]
+            return Plan(stages, outputs, int(found["weight_bytes"]), *transposed)
         except (ValueError, KeyError, TypeError) as error:
             raise EngineError("a compiled graph has no plan", got=error) from error
 
@@ -115,7 +117,7 @@ class OpenVinoProgram:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Named inputs to named outputs."""
         values: dict[str, Array] = dict(inputs)
-        for name in self._plan.turned_inputs:
+        for name in self._plan.transposed_inputs:
             values[name] = values[name].transpose(CHANNELS_LAST)
         for name, array in values.items():
             values[name] = np.asarray(array, order="C")
@@ -127,7 +129,7 @@ class OpenVinoProgram:
         found = {}
         for name, value, is_shared in self._outputs:
             found[name] = values[value].copy() if is_shared else values[value]
-        for name in self._plan.turned_outputs:
+        for name in self._plan.transposed_outputs:
             found[name] = found[name].transpose(CHANNELS_SECOND)
         return found
 

@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
-from samgraph.engines.protocol import Decomposition, EngineOptions, MemoryUsage
+from samgraph.engines.devices import Device
+from samgraph.engines.protocol import Decision, EngineOptions, MemoryUsage
 from samgraph.errors import EngineError
 from samgraph.graph.binding import bind
 from samgraph.graph.evaluation import evaluate_graph
-from samgraph.graph.graph import Graph
+from samgraph.graph.graph import Graph, Node
+from samgraph.graph.registry import OPS
 from samgraph.graph.types import DTYPES, Array, DType
+from samgraph.passes.pipeline import Precision, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,32 @@ class ReferenceEngine:
     """Numpy, any dtype and size, no compilation."""
 
     name: str = "reference"
+    folds_params: bool = False
+    caches_programs: bool = False
     dtypes: frozenset[DType] = frozenset(DTYPES)
+    pipeline: tuple[Step, ...] = ()
 
     @property
-    def lacks(self) -> Mapping[str, Decomposition]:
-        """Nothing: the references are the ops."""
-        return {}
+    def devices(self) -> Mapping[str, tuple[Precision, ...]]:
+        """The CPU, in the graph's own dtypes."""
+        return {"cpu": ("fp32",)}
+
+    @property
+    def ops(self) -> frozenset[str]:
+        """All of them: the references are the ops."""
+        return frozenset(OPS)
+
+    def on(self, device: Device) -> "ReferenceEngine":
+        """Itself: there is one CPU."""
+        return self
+
+    def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
+        """One thread, whatever is wanted."""
+        return Decision(EngineOptions("fp32", 1), "numpy, node by node: slow")
+
+    def precision_of(self, node: Node, precision: Precision) -> Precision:
+        """The graph's own."""
+        return "fp32"
 
     @property
     def buffers(self) -> HostBuffers:

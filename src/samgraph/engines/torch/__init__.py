@@ -4,8 +4,8 @@ It serves, like the other engines, and it trains: `evaluate` is differentiable w
 inputs and params, so what is trained is the graph that is served.
 """
 
-from samgraph.engines.torch.engine import TorchEngine, engine, engine_on
+from samgraph.engines.torch.engine import TorchEngine, engine
 from samgraph.engines.torch.evaluation import Evaluator, evaluate
 from samgraph.engines.torch.settings import plain_float32
 
-__all__ = ["Evaluator", "TorchEngine", "engine", "engine_on", "evaluate", "plain_float32"]
+__all__ = ["Evaluator", "TorchEngine", "engine", "evaluate", "plain_float32"]

@@ -2,23 +2,26 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
-from samgraph.engines.protocol import Decomposition, EngineOptions, MemoryUsage
+from samgraph.engines.devices import Device
+from samgraph.engines.protocol import Decision, EngineOptions, MemoryUsage
 from samgraph.engines.torch.buffers import TorchBuffers
 from samgraph.engines.torch.evaluation import Evaluator
 from samgraph.engines.torch.plan import halved_params
+from samgraph.engines.torch.products import PRODUCTS
+from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.settings import plain_float32, use_threads
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor
 from samgraph.errors import EngineError
 from samgraph.graph.binding import bind
-from samgraph.graph.graph import Graph
+from samgraph.graph.graph import Graph, Node
 from samgraph.graph.types import Array, DType
-
-Device = Literal["cpu", "cuda"]
+from samgraph.passes.merge_projections import merge_projections
+from samgraph.passes.pipeline import COMMON, Precision, Step
 
 
 class TorchProgram:
@@ -75,19 +78,44 @@ class TorchProgram:
 class TorchEngine:
     """Torch on the CPU or on one CUDA GPU: every op, every dtype."""
 
-    device: Device = "cpu"
+    device: Device = Device("cpu")  # noqa: RUF009  (frozen)
     name: str = "torch"
+    folds_params: bool = True
+    caches_programs: bool = False
+    ops: frozenset[str] = frozenset((*RULES, "constant"))
     dtypes: frozenset[DType] = frozenset(TORCH_DTYPES)
+    pipeline: tuple[Step, ...] = (*COMMON, Step(merge_projections))
 
     @property
-    def lacks(self) -> Mapping[str, Decomposition]:
-        """Nothing."""
-        return {}
+    def devices(self) -> Mapping[str, tuple[Precision, ...]]:
+        """A GPU, or the CPU."""
+        return {"cuda": ("fp32", "bf16"), "cpu": ("fp32", "bf16")}
+
+    def on(self, device: Device) -> "TorchEngine":
+        """The engine for a device, which must be there."""
+        if device.kind == "cuda" and not torch.cuda.is_available():
+            raise EngineError(
+                f"device `{device}` cannot be used here",
+                got=f"torch {torch.__version__}, which sees no CUDA device",
+                hint='use device="cpu", or install a torch built for CUDA',
+            )
+        return TorchEngine(device)
+
+    def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
+        """What is wanted; on a GPU with one thread."""
+        if self.device.kind == "cuda":
+            return Decision(replace(wanted, threads=1))
+        rounded = "products rounded to bf16 but computed in fp32, as on a GPU and no faster"
+        return Decision(wanted, rounded if wanted.precision == "bf16" else None)
+
+    def precision_of(self, node: Node, precision: Precision) -> Precision:
+        """Products alone are computed in bf16."""
+        return precision if node.op in PRODUCTS and not node.exact else "fp32"
 
     @property
     def buffers(self) -> TorchBuffers:
         """Tensors on the device."""
-        return TorchBuffers(torch.device(self.device))
+        return TorchBuffers(torch.device(str(self.device)))
 
     @property
     def storage(self) -> frozenset[DType]:
@@ -97,24 +125,24 @@ class TorchEngine:
     @property
     def attention_tokens(self) -> int | None:
         """A GPU is filled by many objects; a CPU by one at 1024 pixels."""
-        return None if self.device == "cuda" else 1 << 15
+        return None if self.device.kind == "cuda" else 1 << 15
 
     @property
     def objects_at_once(self) -> int:
         """All of them on a GPU, within its memory."""
-        return 32 if self.device == "cuda" else 4
+        return 32 if self.device.kind == "cuda" else 4
 
     def version(self) -> str:
         """Torch's version, and where it runs."""
-        place = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
-        return f"{torch.__version__}|{place}"
+        name = torch.cuda.get_device_name(str(self.device)) if self.device.kind == "cuda" else "cpu"
+        return f"{torch.__version__}|{name}"
 
     def compile(
         self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
     ) -> TorchProgram:
         """Bring the weights to the device and work out the steps."""
         try:
-            return TorchProgram(graph, weights, torch.device(self.device), options)
+            return TorchProgram(graph, weights, torch.device(str(self.device)), options)
         except RuntimeError as error:
             text = f"torch could not bring graph `{graph.name}` to `{self.device}`"
             raise EngineError(text, got=str(error).strip().split("\n")[0]) from error
@@ -122,17 +150,6 @@ class TorchEngine:
     def restore(self, data: memoryview, options: EngineOptions) -> TorchProgram:
         """Never called: there is nothing to restore."""
         raise EngineError("the torch engine keeps nothing in a cache")
-
-
-def engine_on(device: Device) -> TorchEngine:
-    """The engine for a device, which must be there."""
-    if device == "cuda" and not torch.cuda.is_available():
-        raise EngineError(
-            "device `cuda` cannot be used here",
-            got=f"torch {torch.__version__}, which sees no CUDA device",
-            hint='use device="cpu", or install a torch built for CUDA',
-        )
-    return TorchEngine(device)
 
 
 def _weight(array: Array, device: torch.device, halved: bool) -> torch.Tensor:

@@ -20,7 +20,7 @@ from samgraph.engines.torch.settings import plain_float32
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor
 from samgraph.errors import EngineError, InputError
 from samgraph.graph.binding import bind, check_lengths
-from samgraph.graph.graph import Graph, Literal, Value
+from samgraph.graph.graph import Graph, Value
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -79,9 +79,9 @@ class Evaluator:
         if device not in self._constants:
             with torch.inference_mode(False):  # they may be read with gradients later
                 self._constants[device] = {
-                    node.result.name: to_tensor(literal.array, device)
+                    node.result.name: to_tensor(node.array(), device)
                     for node in self.graph
-                    if isinstance(literal := node.attributes.get("value"), Literal)
+                    if node.op == "constant"
                 }
         return self._constants[device]
 

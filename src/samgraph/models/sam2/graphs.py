@@ -327,5 +327,5 @@ def weight_shapes(config: Sam2Config) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for graph in trace_graphs(config).values():
         for value in graph.params:
-            shapes[value.name] = tuple(int(str(dim)) for dim in value.type.shape)
+            shapes[value.name] = value.type.lengths
     return shapes | unread(config)

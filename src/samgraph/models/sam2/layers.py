@@ -64,4 +64,4 @@ def to_image(x: Tensor, H: int, W: int) -> Tensor:
 
 def width(x: Tensor, axis: int = -1) -> int:
     """A number of channels, which is always known."""
-    return int(str(x.shape[axis]))
+    return x.type.length(axis)

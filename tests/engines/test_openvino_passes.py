@@ -1,18 +1,19 @@
-"""What the OpenVINO engine does its own way for speed must give the reference's numbers."""
+"""Passes of the OpenVINO engine: what they rewrite and leave, and that the numbers are right."""
 
 import numpy as np
 import pytest
 
 from samgraph import ops
-from samgraph.engines.decompositions import decompose
-from samgraph.engines.openvino import engine
-from samgraph.engines.openvino.linear_maps import convolve
-from samgraph.engines.openvino.narrow_norms import centre_norms
-from samgraph.engines.openvino.plain_norms import absorb_norms
-from samgraph.engines.openvino.tokens import as_tokens
+from samgraph.engines.openvino.passes.absorb_norm_weights import absorb_norm_weights
+from samgraph.engines.openvino.passes.convolve_narrow_norms import convolve_narrow_norms
+from samgraph.engines.openvino.passes.linear_to_pointwise import linear_to_pointwise
+from samgraph.engines.openvino.passes.maps_to_tokens import maps_to_tokens
 from samgraph.graph import Array, Builder, Graph, TensorType
 from samgraph.graph.evaluation import evaluate_graph
+from samgraph.passes import optimise
+from samgraph.passes.decompose_layer_norm_2d import decompose_layer_norm_2d
 from samgraph.passes.fuse_linear_activation import fuse_linear_activation
+from samgraph.passes.simplify_movement import simplify_movement
 from samgraph.runtime import CompileOptions, Session
 from tests.ops.agreement import disagreement
 
@@ -60,7 +61,7 @@ def test_a_norm_over_few_channels_of_a_convolution_becomes_another(
     graph, together = norm(channels, pixels), channels * pixels
     bias = np.arange(together, dtype=np.float32) + offset
 
-    centred = centre_norms(graph)
+    centred = convolve_narrow_norms(graph)
 
     assert count(centred, "layer_norm") == 0
     assert count(centred, "conv2d") == 2
@@ -76,7 +77,8 @@ def test_a_norm_of_an_image_does_too_and_nothing_is_moved() -> None:
     y = ops.gelu(ops.layer_norm_2d(ops.conv2d(x, weight), scale, shift, eps=1e-6))
     graph = builder.finish(y=y)
 
-    centred = centre_norms(decompose(graph, engine.lacks))
+    passes = [decompose_layer_norm_2d, convolve_narrow_norms, simplify_movement]
+    centred = optimise(graph, passes)
 
     assert (count(centred, "layer_norm"), count(centred, "transpose")) == (0, 0)
     arrays = {"weight": random(4, 3, 1, 1), "scale": random(4), "shift": random(4)}
@@ -101,7 +103,7 @@ def test_a_mean_far_above_the_deviation_costs_no_digits() -> None:
     ids=["many channels", "many pixels", "groups", "not moved"],
 )
 def test_other_norms_stay(graph: Graph) -> None:
-    assert centre_norms(graph) is graph
+    assert convolve_narrow_norms(graph) is graph
 
 
 @pytest.mark.parametrize("kind", ["an input", "read twice", "other pixels"])
@@ -115,7 +117,7 @@ def test_norms_of_what_is_not_only_theirs_stay(kind: str) -> None:
     outputs = {"y": ops.layer_norm(last, scale, shift, eps=1e-6)}
     graph = builder.finish(outputs | {"z": y} if kind == "read twice" else outputs)
 
-    assert centre_norms(graph) is graph
+    assert convolve_narrow_norms(graph) is graph
 
 
 def normed(kind: str) -> Graph:
@@ -141,7 +143,7 @@ def test_linear_maps_take_up_the_weights_of_a_norm() -> None:
     arrays |= {"x": random(2, 4, 8, 8), "shift": random(8) + 1, "bias": random(5)}
     sizes = {"N": 2}
 
-    plain = absorb_norms(graph)
+    plain = absorb_norm_weights(graph)
 
     (norm,) = (node for node in plain if node.op == "layer_norm")
     assert not {value.name for value in norm.inputs} & {"scale", "shift"}
@@ -155,7 +157,7 @@ def test_linear_maps_take_up_the_weights_of_a_norm() -> None:
 def test_norms_that_something_else_reads_keep_their_weights(kind: str) -> None:
     graph = normed(kind)
 
-    assert absorb_norms(graph) is graph
+    assert absorb_norm_weights(graph) is graph
 
 
 def linear(shape: str, *, gelu: bool = False, moved: bool = False) -> Graph:
@@ -170,7 +172,9 @@ def linear(shape: str, *, gelu: bool = False, moved: bool = False) -> Graph:
 def test_a_linear_map_of_many_places_becomes_a_convolution(shape: str) -> None:
     graph = linear(shape)
 
-    assert (count(convolve(graph), "linear"), count(convolve(graph), "conv2d")) == (0, 1)
+    after = linear_to_pointwise(graph)
+
+    assert (count(after, "linear"), count(after, "conv2d")) == (0, 1)
     arrays = {"weight": random(5, 6), "bias": random(5)}
     check(graph, x=random(*map(int, shape.split(",")), 6), **arrays)
 
@@ -181,7 +185,7 @@ def test_added_to_an_image_it_is_not_moved() -> None:
     moved = ops.transpose(ops.linear(hidden, weight), 0, 3, 1, 2)
     graph = builder.finish(y=builder.input("x", moved.type) + moved)
 
-    joined = convolve(graph)
+    joined = optimise(graph, [linear_to_pointwise, simplify_movement])
 
     assert [node.op for node in joined] == ["transpose", "reshape", "conv2d", "add"]
     check(graph, hidden=random(2, 16, 8, 6), x=random(2, 5, 16, 8), weight=random(5, 6))
@@ -194,7 +198,7 @@ def test_added_to_an_image_it_is_not_moved() -> None:
 )
 def test_other_linear_maps_stay(graph: Graph) -> None:
     assert count(graph, "linear") == 1
-    assert convolve(graph) is graph
+    assert linear_to_pointwise(graph) is graph
 
 
 def test_maps_with_their_channels_last_become_tokens() -> None:
@@ -205,7 +209,7 @@ def test_maps_with_their_channels_last_become_tokens() -> None:
     normal = ops.layer_norm(x, scale, shift, eps=1e-6)
     graph = builder.finish(y=x + ops.linear(normal, builder.param("weight", "f32[8,8]")))
 
-    tokens = as_tokens(graph)
+    tokens = optimise(graph, [maps_to_tokens, simplify_movement])
 
     assert [node.op for node in tokens if node.op != "reshape"] == [node.op for node in graph]
     assert {node.result.type.rank for node in tokens if node.op != "reshape"} == {3}
@@ -223,7 +227,7 @@ def test_other_maps_stay(kind: str) -> None:
     far = {} if kind == "no norm is near" else {"z": ops.linear(y, builder.param("w", "f32[8,8]"))}
     graph = builder.finish({"y": y, **far})
 
-    assert as_tokens(graph) is graph
+    assert maps_to_tokens(graph) is graph
 
 
 def test_a_sum_with_a_row_of_a_map_stays() -> None:
@@ -231,7 +235,7 @@ def test_a_sum_with_a_row_of_a_map_stays() -> None:
     total = builder.input("x", "f32[2,3,5,8]") + builder.param("row", "f32[5,8]")
     graph = builder.finish(y=ops.linear(total, builder.param("weight", "f32[8,8]")))
 
-    ranks = {node.op: node.result.type.rank for node in as_tokens(graph)}
+    ranks = {node.op: node.result.type.rank for node in maps_to_tokens(graph)}
 
     assert (ranks["add"], ranks["linear"]) == (4, 3)
     check(graph, x=random(2, 3, 5, 8), row=random(5, 8), weight=random(8, 8))

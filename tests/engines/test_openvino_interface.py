@@ -1,4 +1,4 @@
-"""Maps that cross the border of a graph have their channels last in memory, and mean the same."""
+"""Feature maps enter and leave channels-last in memory, and mean the same."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -8,7 +8,8 @@ import pytest
 
 from samgraph import ops
 from samgraph.engines import EngineOptions, find_engine
-from samgraph.engines.openvino.layouts import turn_maps
+from samgraph.engines.openvino.interface import Stripped, strip_transposes
+from samgraph.engines.openvino.passes.expose_channels_last import expose_channels_last
 from samgraph.engines.openvino.segments import cut
 from samgraph.graph import Array, Builder, Graph, Tensor
 from samgraph.runtime import CompileOptions, Session
@@ -46,7 +47,7 @@ def in_and_out(x: Tensor, weight: Tensor) -> dict[str, Tensor]:
     return {"y": y, "again": y, "sum": ops.reduce(y, (1,), how="sum"), "z": ops.conv2d(y, weight)}
 
 
-TURNED: dict[str, Body] = {
+MOVED: dict[str, Body] = {
     "by a convolution": lambda x, weight: {"y": ops.conv2d(x, weight)},
     "by tokens": through_tokens,
     "by both": lambda x, weight: {**through_tokens(x, weight), "z": ops.conv2d(x, weight)},
@@ -56,9 +57,9 @@ TURNED: dict[str, Body] = {
 
 
 @pytest.mark.parametrize("shape", ["N,8,4,6", "1,8,4,6", "2,8,4,6"])
-@pytest.mark.parametrize("name", TURNED)
-def test_a_map_is_read_and_left_with_its_channels_last(name: str, shape: str) -> None:
-    graph, weights = graph_of(TURNED[name], shape), {"weight": random(8, 8, 1, 1)}
+@pytest.mark.parametrize("name", MOVED)
+def test_a_map_is_read_and_left_channels_last(name: str, shape: str) -> None:
+    graph, weights = graph_of(MOVED[name], shape), {"weight": random(8, 8, 1, 1)}
     x = random(1 if shape[0] == "1" else 2, 8, 4, 6)
     reference, openvino = (
         Session("cpu", CompileOptions(engine=engine, threads=1, cache=False)).compile(
@@ -67,16 +68,16 @@ def test_a_map_is_read_and_left_with_its_channels_last(name: str, shape: str) ->
         for engine in ("reference", "openvino")
     )
 
-    _, coming, leaving = turn_maps(graph)
+    stripped = strip_transposes(expose_channels_last(graph))
 
-    assert coming == {"x"}
-    assert leaving == {name for name, _ in graph.outputs} - {"sum"}
+    assert stripped.inputs == ("x",)
+    assert set(stripped.outputs) == {name for name, _ in graph.outputs} - {"sum"}
     expected = reference.run(x=x)
     for given in (x, channels_last(x), x[:, ::-1][:, ::-1], np.broadcast_to(x[:1], x.shape)):
         found = openvino.run(x=given)
         wanted = expected if np.array_equal(given, x) else reference.run(x=given)
         assert all(disagreement(found[key], wanted[key]) is None for key in wanted)
-        assert all(has_channels_last(found[key]) for key in leaving)
+        assert all(has_channels_last(found[key]) for key in stripped.outputs)
         assert not any(np.shares_memory(array, given) for array in found.values())
 
 
@@ -109,12 +110,14 @@ STAYING: dict[str, tuple[Body, str]] = {
 def test_what_nobody_wants_so_stays(name: str) -> None:
     graph = graph_of(*STAYING[name])
 
-    assert turn_maps(graph) == (graph, frozenset(), frozenset())
+    assert expose_channels_last(graph) is graph
+    assert strip_transposes(graph) == Stripped(graph, (), ())
 
 
-def test_a_program_from_the_cache_turns_them_too() -> None:
+def test_a_program_from_the_cache_does_so_too() -> None:
     engine, options = find_engine("openvino"), EngineOptions("fp32", 1)
-    program = engine.compile(graph_of(in_and_out), {"weight": random(8, 8, 1, 1)}, options)
+    graph = expose_channels_last(graph_of(in_and_out))
+    program = engine.compile(graph, {"weight": random(8, 8, 1, 1)}, options)
     x = random(2, 8, 4, 6)
 
     restored = engine.restore(memoryview(bytearray(program.export() or b"")), options)
@@ -125,14 +128,14 @@ def test_a_program_from_the_cache_turns_them_too() -> None:
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_turning_does_not_cut_a_graph(exact: bool) -> None:
-    """A transposition in another precision than its map's would round it, and run by itself."""
+def test_a_transpose_at_the_edge_does_not_cut_a_graph(exact: bool) -> None:
+    """One in another precision than its map's would round it, and run by itself."""
     builder = Builder("precise")
     x, weight = builder.input("x", "f32[N,8,4,6]"), builder.param("weight", "f32[8,8,1,1]")
     with builder.exact() if exact else nullcontext():
         y = ops.conv2d(x, weight)
     graph = builder.finish(y=y)
 
-    turned, _, _ = turn_maps(graph)
+    stripped = strip_transposes(expose_channels_last(graph))
 
-    assert [segment.exact for segment in cut(turned)] == [exact]
+    assert [segment.exact for segment in cut(stripped.graph)] == [exact]

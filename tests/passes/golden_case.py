@@ -1,4 +1,4 @@
-"""Graphs written for passes, by name: golden files show each before and after its pass."""
+"""Graphs written for a pass each; `test_golden.py` compares what the pass makes of them."""
 
 from collections.abc import Callable
 
