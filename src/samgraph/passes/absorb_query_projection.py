@@ -13,7 +13,7 @@
 Exact, the mirror image of `absorb_key_projection`: (wq x + bq)'k = x'(wq'k) + bq'k. The sum over
 heads of wo avg(v) is an average of wo v; the weights of a head sum to one, so that each head can
 carry its share of the bias. Queries that are no projection, or one for the whole batch (`expand`),
-stay as they are: then the keys of each head stand in columns of their own, zero elsewhere.
+stay as they are: then the keys of each head get columns of their own, zero elsewhere.
 
 Only where nothing else reads what is between, for masks that are the same for all queries, and
 where it is fewer multiply-adds, each symbol counted as 1. So an image attends to tokens.

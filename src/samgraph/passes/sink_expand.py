@@ -10,7 +10,7 @@
 
 Exact. A node that treats the batch row by row is computed on one row, and the result repeated;
 where it has another operand with rows of its own, it broadcasts instead. Queries of all rows that
-attend to the same keys and values stand side by side.
+attend to the same keys and values become the queries of one row.
 """
 
 from collections.abc import Sequence

@@ -45,6 +45,15 @@ def test_the_decoder_in_stages(split: Sam2Model, whole: Bench) -> None:
     assert_close(split.run("decode", **inputs), whole.graph("decode", **inputs))
 
 
+def test_the_decoder_without_any_pass(whole: Bench) -> None:
+    """An engine runs what the model says as it is: transposed convolutions, wide attention."""
+    inputs = decode_inputs(TEST, 2, 3)
+
+    found = Bench(TEST, WEIGHTS, "openvino", "plain").graph("decode", **inputs)
+
+    assert_close(found, whole.graph("decode", **inputs))
+
+
 def test_clicks_on_a_prepared_image_in_stages(split: Sam2Model, whole: Bench) -> None:
     inputs = decode_inputs(TEST, 2, 3)
     features = {name: inputs[name][:1] for name in graphs.FEATURES}
