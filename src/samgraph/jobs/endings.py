@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.errors import VideoError
+from samgraph.errors import OutputError, VideoError
 from samgraph.formats.coco import write_coco
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.jobs.journal import RunFolder
@@ -24,14 +24,14 @@ def write_coco_file(
     """One annotation file for all frames; objects that are not there have no annotation."""
     images = [
         SegmentedImage(f"{record['frame']:05d}.png", size_hw, tuple(_segments(record, numbers)))
-        for record in folder.journal.records()
+        for record in _fitting(folder, size_hw, numbers)
     ]
     write_coco(folder.path / "annotations.json", images)
 
 
 def write_overlay(folder: RunFolder, source: FrameSource, numbers: dict[ObjectId, int]) -> None:
     """A video of the frames with their masks, in the order and at the times they are shown."""
-    records = folder.journal.records()
+    records = _fitting(folder, source.size_hw, numbers)
     first: float | None = None
     with VideoWriter(folder.path / "overlay.mp4", source.size_hw, rate=_rate(source)) as video:
         for record in records:
@@ -43,6 +43,25 @@ def write_overlay(folder: RunFolder, source: FrameSource, numbers: dict[ObjectId
             first = seconds if first is None else first
             since = None if seconds is None or first is None else seconds - first
             video.write(overlay(source.frame(record["frame"]), stack, object_ids=ids), since)
+
+
+def _fitting(
+    folder: RunFolder, size_hw: tuple[int, int], numbers: dict[ObjectId, int]
+) -> Iterator[dict[str, Any]]:
+    """The lines of the journal, whose objects and masks must be those of this run.
+
+    Raises:
+        OutputError: They are not: the journal is of another run.
+    """
+    for record in folder.journal.records():
+        for obj in record["objects"]:
+            if obj["id"] not in numbers or obj["segmentation"]["size"] != size_hw:
+                raise OutputError(
+                    f"`{folder.path}` holds the frames of another run",
+                    got=f"object `{obj['id']}` on frame {record['frame']}",
+                    hint="choose another folder with -o",
+                )
+        yield record
 
 
 def _segments(record: dict[str, Any], numbers: dict[ObjectId, int]) -> Iterator[Segment]:

@@ -7,6 +7,8 @@ import sys
 import time
 from typing import TextIO
 
+from samgraph.errors import printable
+
 TERMINAL_SECONDS = 0.2
 LOG_SECONDS = 15.0
 
@@ -19,6 +21,7 @@ class Progress:
         self.fresh = 0
         self._started = self._said = time.monotonic()
         self._width = 0
+        self._noted: set[str] = set()
 
     @property
     def done(self) -> int:
@@ -45,6 +48,14 @@ class Progress:
             self._say(sys.stderr)
             sys.stderr.write("\n")
             self._width = 0
+
+    def note(self, text: str) -> None:
+        """Say something on a line of its own, once."""
+        if text in self._noted:
+            return
+        self._noted.add(text)
+        sys.stderr.write(("\n" if self._width else "") + printable(text) + "\n")
+        self._width = 0
 
     def _say(self, stream: TextIO) -> None:
         self._said = time.monotonic()

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from samgraph.errors import CheckpointError, OptionError
+from samgraph.errors import CheckpointError, OptionError, OutputError
 from samgraph.jobs.endings import write_coco_file, write_overlay
 from samgraph.jobs.journal import Journal, RunFolder, frame_record, write_masks
 from samgraph.jobs.limits import Needs, limits_within
@@ -174,16 +174,26 @@ def _track(
                 folder.journal.append(frame_record(result, video.damage))
                 progress.step()
             if time.monotonic() - saved >= SESSION_SECONDS:
-                folder.journal.sync()
-                video.save(folder.session)
+                _save_session(video, folder, progress)
                 saved = time.monotonic()
     except KeyboardInterrupt:
-        folder.journal.sync()
-        video.save(folder.session)
+        _save_session(video, folder, progress)
         raise
     finally:
         progress.finish()
     folder.journal.sync()
+
+
+def _save_session(video: Video, folder: RunFolder, progress: Progress) -> None:
+    """Save what is needed to go on. Where that does not fit on the disk, the run goes on without.
+
+    A run that is stopped then goes on from the session saved before, or from its start.
+    """
+    folder.journal.sync()
+    try:
+        video.save(folder.session)
+    except OutputError as error:
+        progress.note(f"the session was not saved, so a stop would cost more: {error.got}")
 
 
 def _results(video: Video, plan: Plan, position: int | None) -> Iterator[Any]:
