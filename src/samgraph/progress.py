@@ -34,6 +34,7 @@ class Progress:
         self.total, self.done = total, done
         self.fresh = 0  # done in this run
         self._unit, self._name = unit, printable(name)
+        self._notes: set[str] = set()
         self._call = show if callable(show) else None
         if not isinstance(show, bool):
             show = show is None and _is_terminal(sys.stderr)
@@ -76,6 +77,14 @@ class Progress:
         wait = TERMINAL_SECONDS if _is_terminal(sys.stderr) else LOG_SECONDS
         if time.monotonic() - self._printed >= wait:
             self._print(sys.stderr)
+
+    def note(self, text: str) -> None:
+        """Print a line of its own, once."""
+        if text in self._notes:
+            return
+        self._notes.add(text)
+        self.finish()
+        sys.stderr.write(printable(text) + "\n")
 
     def finish(self) -> None:
         """Remove the line from a terminal."""

@@ -13,6 +13,7 @@ import os
 import struct
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, BinaryIO, Literal, NoReturn
 
 import ml_dtypes
@@ -20,7 +21,7 @@ import numpy as np
 
 from samgraph.checkpoint.source_file import Array, SourceFile, as_values, check_memory
 from samgraph.checkpoint.tensor_rules import check_count, check_name, check_shape
-from samgraph.errors import CheckpointError, OutputError
+from samgraph.errors import CheckpointError, OutputError, SamgraphError
 from samgraph.untrusted.text import json_bytes, shown
 
 Precision = Literal["fp32", "fp16", "bf16"]
@@ -188,12 +189,13 @@ def save(
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
-    except OSError as error:
-        raise OutputError(
-            f"`{shown(target)}` cannot be written", got=error.strerror or str(error)
-        ) from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, SamgraphError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"`{shown(target)}` cannot be written", got=reason) from error
     finally:
-        if os.path.lexists(temporary):
+        with suppress(OSError, ValueError):
             os.unlink(temporary)
 
 

@@ -8,25 +8,28 @@ The files of the formats are beside them (see `track_output.py`). A frame is don
 whole. Nothing that is done is written again.
 """
 
+import io
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from samgraph.errors import OutputError
+from samgraph.jobs.journal_schema import ENDING, LONGEST_LINE, LONGEST_RUN, frame_of, run_of
+from samgraph.jobs.run_lock import RunLock
 from samgraph.media.files import unwritable, write_atomically
 from samgraph.media.mask.rle import to_json
 from samgraph.media.video.source import Damage
 from samgraph.predict.video.result import FrameResult
-from samgraph.untrusted.text import json_bytes
+from samgraph.untrusted.files import open_regular, read_regular
+from samgraph.untrusted.text import json_bytes, shown
 
 RUN, JOURNAL, SESSION, LOCK = "run.json", "frames.jsonl", ".session.safetensors", ".lock"
-ENDING = "ending"
+TRIES = 10
 SYNC_SECONDS, SYNC_FRAMES = 1.0, 100
 
 
@@ -38,9 +41,9 @@ class Journal:
         self.frames: set[int] = set()
         self.concealed: set[int] = set()  # partly guessed by the decoder
         self.resized: set[int] = set()
-        end = self._read()
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+            self._file = _open_own(path)
+            end = self._read()
             os.ftruncate(self._file, end)
             os.lseek(self._file, end, os.SEEK_SET)
         except OSError as error:
@@ -83,28 +86,22 @@ class Journal:
     def records(self) -> Iterator[dict[str, Any]]:
         """All lines, in the order of frames."""
         places: dict[int, int] = {}
-        with self._path.open("rb") as file:
-            at = 0
-            for line in file:
-                places[int(json.loads(line)["frame"])] = at
-                at += len(line)
+        with open_regular(self._path) as file:
+            for at, record in _whole_lines(file):
+                places[record["frame"]] = at
             for frame in sorted(places):
                 file.seek(places[frame])
-                record: dict[str, Any] = json.loads(file.readline())
-                yield record
+                again = frame_of(file.readline(LONGEST_LINE))
+                if again is not None:
+                    yield again
 
     def _read(self) -> int:
         """Note the frames of an earlier run; returns where its last whole line ends."""
         end = 0
-        if not self._path.exists():
-            return end
-        with self._path.open("rb") as file:
-            for line in file:
-                record = _record_of(line)
-                if record is None:
-                    break
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            for _, record in _whole_lines(file):
                 self._note(record)
-                end += len(line)
+                end = file.tell()
         return end
 
     def _note(self, record: dict[str, Any]) -> None:
@@ -114,16 +111,26 @@ class Journal:
                 frames.add(record["frame"])
 
 
-def _record_of(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None for one that was cut short."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    is_whole = isinstance(record, dict) and isinstance(record.get("frame"), int)
-    return record if is_whole else None
+def _whole_lines(file: io.BufferedReader) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every line up to the first that is not whole: where it begins, and what it says."""
+    file.seek(0)
+    at = 0
+    while line := file.readline(LONGEST_LINE):
+        record = frame_of(line)
+        if record is None:
+            return
+        yield at, record
+        at += len(line)
+
+
+def _open_own(path: Path) -> int:
+    """A file of the run, which is a file and not a way to another."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = os.open(path, flags, 0o644)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OutputError(f"`{path}` is not a regular file", hint="choose another folder with -o")
+    return file
 
 
 class RunFolder:
@@ -133,41 +140,45 @@ class RunFolder:
         self.path, self.session = folder, folder / SESSION
         self._described = described
         self._is_ours = not folder.exists()
-        make_folder(folder)
-        earlier = _read_run(folder)
-        _check(folder, earlier, described, resume=resume)
-        self._is_new = earlier is None
-        # What was said at the end of a run that is done.
-        self.ending: dict[str, Any] | None = (earlier or {}).get(ENDING)
-        self._lock = FileLock(folder / LOCK)
+        self._lock = _locked(folder)
         try:
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            raise OutputError(f"`{folder}` is being written by another process") from error
-        except OSError as error:
-            raise unwritable(folder, error) from error
-        if earlier is None:
-            self._write_run({})
-        for leftover in folder.glob(".*.part"):
-            leftover.unlink(missing_ok=True)
-        self.journal = Journal(folder / JOURNAL)
+            earlier = _read_run(folder)
+            _check(folder, earlier, described, resume=resume)
+            self._is_new = earlier is None
+            # What was said at the end of a run that is done.
+            self.ending: dict[str, Any] | None = (earlier or {}).get(ENDING)
+            if earlier is None:
+                self._write_run({})
+            for leftover in folder.glob(".*.part"):
+                with suppress(OSError):
+                    leftover.unlink()
+            self.journal = Journal(folder / JOURNAL)
+        except BaseException:
+            self._let_go()
+            raise
 
     def finish(self, ending: dict[str, Any]) -> None:
         """Note that the run is done; it then needs nothing to go on."""
         self._write_run({ENDING: ending})
         self.ending = ending
-        self.session.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.session.unlink()
 
     def close(self) -> None:
         """Let go of the folder; of a run that did nothing, nothing stays."""
         self.journal.close()
         if self._is_new and not self.journal.frames:
             for name in (RUN, JOURNAL, SESSION):
-                (self.path / name).unlink(missing_ok=True)
+                with suppress(OSError):
+                    (self.path / name).unlink()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Give back the lock, and the folder if it was made for this and is empty."""
         self._lock.release()
-        (self.path / LOCK).unlink(missing_ok=True)
-        if self._is_ours and not any(self.path.iterdir()):
-            self.path.rmdir()
+        if self._is_ours:
+            with suppress(OSError):  # it is not empty, or another process is in it already
+                self.path.rmdir()
 
     def _write_run(self, more: dict[str, Any]) -> None:
         data = json_bytes({**self._described, **more}, indent=2)
@@ -212,30 +223,46 @@ def make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise OutputError(f"`{folder}` is a file", expected="a folder") from error
-    except OSError as error:
-        raise OutputError(
-            f"`{folder}` cannot be made", got=(error.strerror or str(error)).lower()
-        ) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"`{folder}` cannot be made", got=reason.lower()) from error
     return folder
+
+
+def _locked(folder: Path) -> RunLock:
+    """The lock of a folder, which is made if it is not there."""
+    lock = RunLock(folder / LOCK)
+    for _ in range(TRIES):
+        make_folder(folder)
+        try:
+            if lock.acquire():
+                return lock
+        except FileNotFoundError:
+            continue  # the run before has just ended, and taken its empty folder away
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        break
+    raise OutputError(f"`{folder}` is being written by another process")
 
 
 def _read_run(folder: Path) -> dict[str, Any] | None:
     """What the run of a folder was; None for an empty folder."""
     path = folder / RUN
-    if not path.exists():
-        others = [name for name in os.listdir(folder) if name != LOCK and not _is_part(name)]
-        if others:
-            raise OutputError(
-                f"`{folder}` holds other files",
-                got=f"`{sorted(others)[0]}`" + (" and others" if len(others) > 1 else ""),
-                hint="choose an empty folder with -o",
-            )
-        return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        data = read_regular(path, LONGEST_RUN)
+        return run_of(data or b"")
+    except FileNotFoundError:
+        pass
     except (OSError, ValueError) as error:
-        raise OutputError(f"`{path}` cannot be read", got=str(error)[:100]) from error
-    return found if isinstance(found, dict) else {}
+        raise OutputError(f"`{path}` cannot be read", got=shown(str(error))) from error
+    others = [name for name in os.listdir(folder) if name != LOCK and not _is_part(name)]
+    if others:
+        raise OutputError(
+            f"`{folder}` holds other files",
+            got=f"`{sorted(others)[0]}`" + (" and others" if len(others) > 1 else ""),
+            hint="choose an empty folder with -o",
+        )
+    return None
 
 
 def _check(

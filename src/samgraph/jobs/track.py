@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from samgraph.errors import CheckpointError, OptionError
+from samgraph.errors import CheckpointError, OptionError, OutputError
 from samgraph.formats.table import WriteOptions, find_format
 from samgraph.jobs.interruption import interrupt_on_terminate
 from samgraph.jobs.journal import Journal, RunFolder, frame_record
@@ -240,14 +240,24 @@ def _track(
                     folder.journal.append(frame_record(result, video.damage))
                     progress.advance()
                 if time.monotonic() - saved >= SESSION_SECONDS:
-                    folder.journal.sync()
-                    video.save(folder.session)
+                    _save_session(video, folder, progress)
                     saved = time.monotonic()
     except KeyboardInterrupt:
-        folder.journal.sync()
-        video.save(folder.session)
+        _save_session(video, folder, progress)
         raise
     folder.journal.sync()
+
+
+def _save_session(video: Video, folder: RunFolder, progress: Progress) -> None:
+    """Save what is needed to go on. Where that does not fit on the disk, the run goes on without.
+
+    A run that is stopped then goes on from the session saved before, or from its start.
+    """
+    folder.journal.sync()
+    try:
+        video.save(folder.session)
+    except OutputError as error:
+        progress.note(f"the session was not saved, so a stop would cost more: {error.got}")
 
 
 def _results(video: Video, job: TrackJob, position: int | None, *, images: bool) -> Iterator[Any]:

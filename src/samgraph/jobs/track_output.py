@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.errors import VideoError
+from samgraph.errors import OutputError, VideoError
 from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage
 from samgraph.formats.table import Format, WriteOptions
 from samgraph.formats.yolo import write_classes
@@ -97,9 +97,26 @@ class TrackOutput:
 
     def _images(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[SegmentedImage]:
         """Every frame of the journal; an object that is absent has no segment."""
-        for record in journal.records():
+        for record in self._fitting(journal, size_hw):
             segments = tuple(self._segments(record))
             yield SegmentedImage(f"{record['frame']:05d}.png", size_hw, segments)
+
+    def _fitting(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[dict[str, Any]]:
+        """The lines of the journal, whose objects and masks must be those of this run.
+
+        Raises:
+            OutputError: They are not: the journal is of another run.
+        """
+        for record in journal.records():
+            for obj in record["objects"]:
+                size = tuple(obj["segmentation"]["size"])
+                if obj["id"] not in self._numbers or size != tuple(size_hw):
+                    raise OutputError(
+                        "the folder holds the frames of another run",
+                        got=f"object `{obj['id']}` on frame {record['frame']}",
+                        hint="choose another folder with -o",
+                    )
+            yield record
 
     def _segments(self, record: dict[str, Any]) -> Iterator[Segment]:
         for obj in record["objects"]:
@@ -116,7 +133,7 @@ class TrackOutput:
         """A video of the frames with their masks, in display order with the source's times."""
         first: float | None = None
         with VideoWriter(file, source.size_hw, rate=_rate(source)) as video:
-            for record in journal.records():
+            for record in self._fitting(journal, source.size_hw):
                 objects = record["objects"]
                 masks = [run_lengths.decode(obj["segmentation"]) for obj in objects]
                 stack = np.stack(masks) if masks else np.zeros((0, *source.size_hw), np.bool_)

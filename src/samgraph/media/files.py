@@ -6,6 +6,7 @@ reader never sees half a file, and an earlier file survives a full disk or a los
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from samgraph.errors import OutputError
@@ -26,11 +27,17 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(target)
     except (OSError, ValueError) as error:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
         raise unwritable(target, error) from error
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
         raise
+
+
+def _remove(path: Path) -> None:
+    """Take a file away, if it is there: a disk that is read-only refuses even to look."""
+    with suppress(OSError, ValueError):
+        path.unlink()
 
 
 def unwritable(path: str | os.PathLike[str], error: Exception) -> OutputError:

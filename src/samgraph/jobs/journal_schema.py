@@ -1,0 +1,83 @@
+"""What `run.json` and a line of `frames.jsonl` may say: a run folder may come from elsewhere."""
+
+from typing import Any
+
+from samgraph.media.image.reading import MAX_SIDE
+from samgraph.untrusted.schema import (
+    SchemaError,
+    either,
+    flag,
+    list_of,
+    number,
+    optional,
+    record,
+    text,
+    whole,
+)
+from samgraph.untrusted.text import strict_json
+
+LONGEST_LINE = 64 << 20
+LONGEST_RUN = 16 << 20
+ENDING = "ending"
+MOST_FRAMES = 2**31
+MOST_OBJECTS = 4096
+
+_COUNT = whole(0, MOST_FRAMES)
+_SIDE = whole(0, MAX_SIDE)
+_OBJECT = record(
+    {
+        "id": either(whole(-(2**63), 2**63), text(256)),
+        "present": flag,
+        "prompted": flag,
+        "score": number(-1e6, 1e6),
+        "object_score": number(-1e6, 1e6),
+        "area": whole(0, MAX_SIDE**2),
+        "box": list_of(_SIDE, 4, least=4),
+        "segmentation": record(
+            {
+                "size": list_of(whole(1, MAX_SIDE), 2, least=2),
+                "counts": text(LONGEST_LINE),
+            }
+        ),
+    }
+)
+_FRAME: dict[str, Any] = {
+    "frame": _COUNT,
+    "time": optional(number(-1e12, 1e12)),
+    "objects": list_of(_OBJECT, MOST_OBJECTS),
+}
+_ENDING = record(
+    {
+        "written": _COUNT,
+        "skipped": _COUNT,
+        "attempted": _COUNT,
+        "damage": optional(text(10_000)),
+    }
+)
+
+
+def frame_of(line: bytes) -> dict[str, Any] | None:
+    """What a line of the journal says of its frame; None for one that is not whole."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        found = strict_json(line, most_bytes=LONGEST_LINE)
+        marks = {key: flag for key in ("concealed", "resized") if key in found}
+        checked: dict[str, Any] = record({**_FRAME, **marks})(found, "frame")
+    except (TypeError, ValueError):
+        return None
+    return checked
+
+
+def run_of(data: bytes) -> dict[str, Any]:
+    """What `run.json` says.
+
+    Raises:
+        ValueError: It is not what was written there.
+    """
+    found = strict_json(data, most_bytes=LONGEST_RUN)
+    if not isinstance(found, dict):
+        raise SchemaError("it is not an object")
+    if ENDING in found:
+        _ENDING(found[ENDING], ENDING)
+    return found
