@@ -65,3 +65,15 @@ def test_engine_agrees_with_the_reference(engine: str, op: str, row: str, graphs
         assert not problems, "\n".join(problems)
 
     check()
+
+
+@pytest.mark.parametrize("op", CASES)
+@pytest.mark.parametrize("engine", JUDGED)
+def test_engine_agrees_after_its_passes(engine: str, op: str) -> None:
+    @settings(max_examples=1, phases=[Phase.generate])
+    @given(batches(op, ("f32",), BATCH))
+    def check(drawn: list[Case]) -> None:
+        problems = disagreements(engine, drawn, "fused")
+        assert not problems, "\n".join(problems)
+
+    check()

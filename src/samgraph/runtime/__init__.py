@@ -1,7 +1,8 @@
 """The runtime: options and profiles, device choice, sessions, compiled graphs on disk."""
 
 from samgraph.runtime.cache import GraphCache, default_cache_dir
-from samgraph.runtime.options import PROFILES, CompileOptions, Profile, core_count, read_profiles
+from samgraph.runtime.options import CompileOptions, core_count
+from samgraph.runtime.profiles import PROFILES, Profile, find_profile, read_profiles
 from samgraph.runtime.session import CompiledGraph, Session
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "Session",
     "core_count",
     "default_cache_dir",
+    "find_profile",
     "read_profiles",
 ]

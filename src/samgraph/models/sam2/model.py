@@ -49,7 +49,7 @@ class Sam2Model:
             self._exact = Session(device, replace(options, precision="fp32"))
         self._traced: dict[str, Graph] = dict(traced or {})
         self._compiled: dict[str, Runnable] = {}
-        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
         self.graphs = GraphTable(self)
 
     def __repr__(self) -> str:
@@ -64,12 +64,16 @@ class Sam2Model:
         return self._traced[name]
 
     def compiled(self, name: str, *, for_one: bool = False) -> Runnable:
-        """The graph called `name`, ready to run; `for_one` is its version for a batch of one."""
+        """The graph called `name`, ready to run; `for_one` is its version for a batch of one.
+
+        A thread waits only for a compilation of the same graph.
+        """
         key = f"{name} for one" if for_one else name
-        with self._lock:
-            if key not in self._compiled:
-                self._compiled[key] = self._compile(name, for_one)
-            return self._compiled[key]
+        if key not in self._compiled:
+            with self._locks.setdefault(key, threading.Lock()):
+                if key not in self._compiled:
+                    self._compiled[key] = self._compile(name, for_one)
+        return self._compiled[key]
 
     def run(self, name: str, **inputs: Array) -> dict[str, Array]:
         """Run a graph by name."""
