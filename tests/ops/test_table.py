@@ -46,7 +46,7 @@ def test_an_engine_runs_the_dtypes_it_declares(engine: str) -> None:
 
 def test_openvino_has_a_rule_or_a_decomposition_for_every_op() -> None:
     engine = find_engine("openvino")
-    decomposed = {step.name.removeprefix("decompose_") for step in engine.pipeline if step.required}
+    decomposed = {step.name.removeprefix("decompose_") for step in engine.passes if step.required}
 
     assert engine.ops == set(LOWER)
     assert set(OPS) - engine.ops <= decomposed

@@ -20,6 +20,7 @@ _COMMANDS = {
     "eval": "measure quality on a data set",
     "models": "list the models: names, sizes, what is downloaded",
     "graph": "look at a graph of the model, before or after passes",
+    "bench": "time the graphs of a model: compiling and running",
 }
 DONE, OUR_BUG, BAD_INPUT, DAMAGE, INTERRUPTED = 0, 1, 2, 3, 130
 

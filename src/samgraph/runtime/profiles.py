@@ -98,7 +98,8 @@ def find_profile(
 
 def profiles_beside(weights: str | os.PathLike[str]) -> dict[str, Profile]:
     """The profiles in the file next to the weights, `x.profiles.toml` for `x.pt`; often none."""
-    path = Path(weights).with_suffix(_SUFFIX)
+    file = Path(weights)
+    path = file.with_suffix(_SUFFIX) if file.name else file
     return read_profiles(path) if path.is_file() else {}
 
 

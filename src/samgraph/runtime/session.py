@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from samgraph.engines import Engine, MemoryUsage, Program
+from samgraph.engines import Engine, MemoryUsage, Precision, Program
 from samgraph.errors import CheckpointError, EngineError, InputError, OptionError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
-from samgraph.graph.graph import Graph
+from samgraph.graph.graph import Graph, Node
 from samgraph.graph.types import Array, numpy_dtype, type_of
 from samgraph.graph.verifier import show, verify
 from samgraph.passes import Pass, fold_params, optimise, passes_for
@@ -114,6 +114,20 @@ class Session:
         other = "" if profile == FUSED else f"; profile {profile.name}"
         return f"{self._choice.reason}{other}"
 
+    @property
+    def engine(self) -> Engine:
+        """The engine that compiles."""
+        return self._choice.engine
+
+    @property
+    def pass_names(self) -> tuple[str, ...]:
+        """The passes that run, in order."""
+        return (*(step.__name__ for step in self._passes), *((FOLD,) if self._folds else ()))
+
+    def precision_of(self, node: Node) -> Precision:
+        """In which precision a node of an optimised graph is computed."""
+        return self.engine.precision_of(node, self._choice.options.precision)
+
     def optimise(self, graph: Graph, watch: Watch | None = None) -> Graph:
         """The graph that the engine compiles; `watch` sees it after each pass."""
         return self._optimise(graph, watch).graph
@@ -173,7 +187,7 @@ def _passes_of(profile: Profile, choice: Choice) -> tuple[tuple[Pass, ...], bool
     """The passes that run, and whether params are folded after them."""
     engine, precision = choice.engine, choice.options.precision
     try:
-        passes = passes_for(engine.pipeline, precision, without=profile.without, also=profile.also)
+        passes = passes_for(engine.passes, precision, without=profile.without, also=profile.also)
     except OptionError as error:
         text = f"profile `{profile.name}` does not fit engine `{engine.name}`: {error.what}"
         raise OptionError(text, expected=error.expected) from error

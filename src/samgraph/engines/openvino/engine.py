@@ -42,7 +42,7 @@ class OpenVinoEngine:
     caches_programs: bool = True
     ops: frozenset[str] = frozenset(LOWER)
     dtypes: frozenset[DType] = frozenset(ELEMENT_TYPES)
-    pipeline: tuple[Step, ...] = PIPELINE
+    passes: tuple[Step, ...] = PIPELINE
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
