@@ -79,7 +79,7 @@ def main(runs: int = 2000, compilations: int = 20) -> tuple[float, float]:
     graph = hundred_ops()
     weights = weights_of(graph)
     session = Session("cpu", CompileOptions(threads=1, cache=False))
-    folded = fold_params(optimise(graph, passes_for(OpenVinoEngine().pipeline)))
+    folded = fold_params(optimise(graph, passes_for(OpenVinoEngine().passes)))
     optimised, bound = folded.graph, folded.bind(weights)
     core = openvino.Core()
     print(f"{len(graph)} nodes, {len(optimised)} after the passes, {OpenVinoEngine().version()}")

@@ -181,4 +181,5 @@ def cut_out(images: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
     theta = theta.flatten(0, 1)
     colour = sample(images.flatten(0, 1).float(), theta, CUT)
     alpha = sample(masks.reshape(B * T, 1, MASK, MASK).float(), theta, CUT, outside="zeros")
-    return torch.cat([colour, alpha], 1).round().to(torch.uint8).unflatten(0, (B, T))
+    films: torch.Tensor = torch.cat([colour, alpha], 1).round().to(torch.uint8)
+    return films.reshape(B, T, *films.shape[1:])

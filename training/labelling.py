@@ -100,10 +100,12 @@ class Pool:
     def __init__(self, scenes: Scenes, teacher: Teacher, size: int) -> None:
         self.scenes, self.teacher, self.size = scenes, teacher, size
         self.filled = self._next = 0
-        at = {"device": scenes.device}
-        self.images = torch.empty(size, 3, SIDE, SIDE, dtype=torch.uint8, **at)
-        self.embeddings = torch.empty(size, 256, SIDE // 16, SIDE // 16, dtype=torch.bfloat16, **at)
-        self.masks = torch.zeros(size, 2 * KEPT, MASK, MASK, dtype=torch.uint8, **at)
+        at = torch.device(scenes.device)
+        self.images = torch.empty(size, 3, SIDE, SIDE, dtype=torch.uint8, device=at)
+        self.embeddings = torch.empty(
+            size, 256, SIDE // 16, SIDE // 16, dtype=torch.bfloat16, device=at
+        )
+        self.masks = torch.zeros(size, 2 * KEPT, MASK, MASK, dtype=torch.uint8, device=at)
 
     def add(self, count: int, *, ask: Asked) -> None:
         """Draw more pictures, and ask the teacher about them."""
@@ -132,7 +134,8 @@ class Pool:
         area = masks.float().mean((2, 3)) / 255
         order = self.scenes.uniform(0, 1, *area.shape) + 2.0 * ((area > 0.003) & (area < 0.85))
         best = order.topk(each, 1).indices[:, :, None, None].expand(-1, -1, MASK, MASK)
-        return masks.gather(1, best).float() / 255
+        chosen: torch.Tensor = masks.gather(1, best).float() / 255
+        return chosen
 
 
 def label_track(clips: Clips, track: Track, taught: Teacher) -> torch.Tensor:
@@ -175,4 +178,5 @@ def _near(boxes: torch.Tensor) -> torch.Tensor:
     (left, top), (right, bottom) = ((side.T[:, :, None]) for side in boxes.unbind(1))
     across = (step > left - NEAR) & (step < right + NEAR)
     down = (step > top - NEAR) & (step < bottom + NEAR)
-    return (down[:, :, None] & across[:, None]).float()
+    near: torch.Tensor = (down[:, :, None] & across[:, None]).float()
+    return near

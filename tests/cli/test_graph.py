@@ -1,38 +1,90 @@
-"""`samgraph graph`: a graph in one piece, and split at its marks."""
+"""`samgraph graph`: graphs before and after passes, the list of passes, and how ops run."""
+
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from samgraph.engines import find_engine
 from samgraph.graph import parse_graph
-from tests.cli.running import call
+from samgraph.models.sam2.config import NANO
+from samgraph.models.sam2.graphs import TRACES
+from samgraph.runtime import CompileOptions, Session
+from tests.cli.running import Outcome, call
 
-_MODEL = ["--model", "samgraph-nano", "--image-size", "64"]
-
-
-@pytest.mark.parametrize("stage", ["--before", "--after"])
-def test_a_split_graph_is_shown_stage_by_stage(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = ["graph", "memory_attention", *_MODEL, stage]
-
-    whole = call(monkeypatch, shown)
-    split = call(monkeypatch, [*shown, "--profile", "split"])
-
-    assert (whole.code, split.code) == (0, 0)
-    assert whole.text.count("graph memory_attention") == 1
-    assert split.text.count("graph memory_attention.") == 16
-    assert "memory_attention.layers.1.cross_attn_image.k_rotated=%" in split.text
+Command = Callable[..., Outcome]
 
 
-def test_a_split_graph_reads_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = call(monkeypatch, ["graph", "memory_attention", *_MODEL, "--profile", "split"]).text
-
-    last = text[text.rindex("graph memory_attention.") :]
-
-    assert [name for name, _ in parse_graph(last).outputs] == ["embedding"]
-
-
-def test_a_split_graph_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = call(
-        monkeypatch, ["graph", "decode", *_MODEL, "--profile", "split", "--svg", "never.svg"]
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> Command:
+    return lambda *arguments: call(
+        monkeypatch, ["graph", *arguments, "--model", NANO.name, "--image-size", "128"]
     )
 
-    assert found.code == 2
-    assert "not drawn in one file" in found.err
+
+def test_after_shows_what_the_engine_compiles(graph: Command) -> None:
+    done = graph("mask_prompt", "--after")
+
+    traced = TRACES["mask_prompt"](NANO.at_size(128))
+    session = Session("cpu", CompileOptions(cache=False))
+    assert done.text.strip() == str(session.optimise(traced))
+    assert str(parse_graph(graph("mask_prompt").text)) == str(traced)
+
+
+def test_passes_without_a_name_lists_those_of_an_engine(graph: Command) -> None:
+    lines = graph("--passes").text.splitlines()
+    off = graph("--passes", "--profile", "plain").text
+
+    names = [line.split()[0] for line in lines[1:]]
+    assert names == [*(step.name for step in find_engine("openvino").passes), "fold_params"]
+    assert lines[0].startswith("# openvino on the cpu")
+    assert any(line.endswith("[required]") for line in lines)
+    assert any(line.endswith("[fp32 only]") for line in lines)
+    assert off.count("off]") >= 20
+    assert graph("--passes", "--engine", "reference").text.count("\n") == 1
+
+
+def test_passes_with_a_name_shows_the_graph_after_each(graph: Command) -> None:
+    shown = graph("mask_prompt", "--passes").text
+
+    assert shown.startswith("# drop_unused\ngraph mask_prompt(")
+    assert "# resize_to_matmul\n" in shown
+    last = shown.split("# fold_params\n")[-1].strip()
+    assert last == graph("mask_prompt", "--after").text.strip()
+
+
+def test_dispatch_says_how_each_op_runs(graph: Command) -> None:
+    rows = {line.split()[0]: line for line in graph("mask_prompt", "--dispatch").text.splitlines()}
+
+    assert rows["resize"].split()[1:3] == ["1", "0"]
+    assert rows["resize"].endswith("resize_to_matmul -> matmul")
+    assert rows["conv2d"].endswith("native")
+    assert "1 fp32" in rows["conv2d"]
+    attention = graph("memory_attention", "--dispatch").text
+    assert "no rule; decompose_axial_rope -> " in attention
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing",), "error: there is no graph `nothing`"),
+        (("decode", "--after", "--engine", "tpu"), "error: there is no engine `tpu`"),
+        (("decode", "--after", "--device", "npu"), "error: there is no device `npu`"),
+        (("decode", "--after", "--profile", "odd"), "error: there is no profile `odd`"),
+    ],
+)
+def test_wrong_names_are_refused(graph: Command, arguments: tuple[str, ...], message: str) -> None:
+    done = graph(*arguments)
+
+    assert done.code == 2
+    assert done.err.startswith(message)
+
+
+def test_a_profile_may_be_a_file(graph: Command, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[profile.mine]\nwithout = ["resize_to_matmul"]\n', encoding="utf-8")
+
+    shown = graph("mask_prompt", "--after", "--profile", path).text
+
+    assert "= resize(" in shown
+    assert "= resize(" not in graph("mask_prompt", "--after").text

@@ -41,7 +41,7 @@ def run_in_bf16(
     graph: Graph, weights: dict[str, Array], inputs: dict[str, Array]
 ) -> dict[str, Array]:
     engine = find_engine("openvino")
-    folded = fold_params(optimise(graph, passes_for(engine.pipeline, "bf16")))
+    folded = fold_params(optimise(graph, passes_for(engine.passes, "bf16")))
     program = engine.compile(folded.graph, folded.bind(weights), EngineOptions("bf16", 1))
     return {name: engine.buffers.download(x) for name, x in program.run(inputs).items()}
 

@@ -78,7 +78,7 @@ def test_what_is_lacking_is_gone_after_the_passes(name: str, profile: str) -> No
 
 
 def test_a_decomposition_of_an_exact_node_is_exact() -> None:
-    after = optimise(all_that_openvino_lacks(), passes_for(find_engine("openvino").pipeline))
+    after = optimise(all_that_openvino_lacks(), passes_for(find_engine("openvino").passes))
 
     loose = [node for node in after if not node.exact and node.op != "constant"]
     assert not loose
@@ -86,7 +86,7 @@ def test_a_decomposition_of_an_exact_node_is_exact() -> None:
 
 def test_an_op_that_an_engine_lacks_is_refused_before_it_compiles() -> None:
     class Lacking(OpenVinoEngine):
-        pipeline = ()  # a fault: nothing removes what it lacks
+        passes = ()  # a fault: nothing removes what it lacks
 
     session = Session("cpu", CompileOptions(cache=False))
     lacking: Any = Lacking()

@@ -104,14 +104,14 @@ def _shifted_weights(length: int, size: int, how: str, antialias: bool) -> Array
 @pytest.mark.parametrize(
     ("op", "name", "fault"),
     [
-        ("axial_rope", "rotation_tables", rows_first),
-        ("resize", "resize_weights", _shifted_weights),
+        ("axial_rope", "passes.decompose_axial_rope.rotation_tables", rows_first),
+        ("resize", "engines.openvino.passes.resize_to_matmul.resize_weights", _shifted_weights),
     ],
 )
 def test_a_fault_in_a_decomposition_is_seen(
     op: str, name: str, fault: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = run_on("reference", uses(op))
-    monkeypatch.setattr(f"samgraph.engines.decompositions.{name}", fault)
+    monkeypatch.setattr(f"samgraph.{name}", fault)
 
-    assert seen(run_on("openvino", uses(op)), expected) > 0
+    assert seen(run_on("openvino", uses(op), "fused"), expected) > 0

@@ -11,7 +11,7 @@ from PIL import Image
 
 from samgraph.errors import OutputError
 from samgraph.jobs import track
-from samgraph.jobs.journal import write_masks
+from samgraph.jobs.track_output import TrackOutput
 from samgraph.media.files import write_atomically
 from samgraph.predict.video.video import Video
 from tests.cli.conftest import folder, samgraph, weights  # noqa: F401 (fixtures)
@@ -20,6 +20,7 @@ from tests.golden import scenes
 
 Run = Callable[..., Outcome]
 FRAMES = 4
+write_frame = TrackOutput.write_frame
 BOX = ("--box", "17,27,63,73")
 
 
@@ -95,12 +96,12 @@ def test_a_run_that_becomes_read_only_is_taken_up_later(
 ) -> None:
     with monkeypatch.context() as patch:
 
-        def third_fails(place: Path, kind: str, result: Any, numbers: Any) -> None:
+        def third_fails(self: TrackOutput, result: Any) -> None:
             if result.index == 2:
-                refusing(place.absolute(), errno.EROFS, patch)
-            write_masks(place, kind, result, numbers)
+                refusing(Path("out").absolute(), errno.EROFS, patch)
+            write_frame(self, result)
 
-        patch.setattr(track, "write_masks", third_fails)
+        patch.setattr(TrackOutput, "write_frame", third_fails)
         stopped = samgraph("track", "frames", *BOX, "-o", "out")
 
     assert stopped.code == 2
@@ -140,8 +141,8 @@ def test_an_interruption_without_room_for_a_session_is_still_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
-    def interrupted(place: Path, kind: str, result: Any, numbers: Any) -> None:
-        write_masks(place, kind, result, numbers)
+    def interrupted(self: TrackOutput, result: Any) -> None:
+        write_frame(self, result)
         if result.index == 1:
             raise KeyboardInterrupt
 
@@ -149,7 +150,7 @@ def test_an_interruption_without_room_for_a_session_is_still_one(
         raise OutputError(f"`{path}` cannot be written", got="no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(track, "write_masks", interrupted)
+        patch.setattr(TrackOutput, "write_frame", interrupted)
         patch.setattr(Video, "save", full)
         stopped = samgraph("track", "frames", *BOX, "-o", "out")
 

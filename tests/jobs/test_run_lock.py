@@ -132,14 +132,14 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_an_empty_folder_that_vanishes_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, times = journal._make, iter(range(3))
+    make, times = journal.make_folder, iter(range(3))
 
     def made_then_gone(folder: Path) -> None:
         make(folder)
         if next(times) < 2:
             folder.rmdir()
 
-    monkeypatch.setattr(journal, "_make", made_then_gone)
+    monkeypatch.setattr(journal, "make_folder", made_then_gone)
 
     folder = RunFolder(tmp_path / "out", {}, resume=False)
 

@@ -56,17 +56,17 @@ def join(cases: Sequence[Case]) -> tuple[Graph, dict[str, Array], dict[str, Arra
     return builder.finish(outputs), inputs, weights
 
 
-def run_on(engine: str, cases: Sequence[Case]) -> list[Array]:
-    """The result of every case, all compiled as one graph."""
+def run_on(engine: str, cases: Sequence[Case], profile: str = "plain") -> list[Array]:
+    """The result of every case, compiled as one graph; `plain`: by the rules of the ops alone."""
     graph, inputs, weights = join(cases)
-    options = CompileOptions(engine=engine, profile="plain", threads=1, cache=False)
+    options = CompileOptions(engine=engine, profile=profile, threads=1, cache=False)
     results = Session("cpu", options).compile(graph, weights).run_numpy(inputs)
     return [results[f"case{number}"] for number in range(len(cases))]
 
 
-def disagreements(engine: str, cases: Sequence[Case]) -> list[str]:
+def disagreements(engine: str, cases: Sequence[Case], profile: str = "plain") -> list[str]:
     """Every case in which `engine` does not agree with the reference, in words."""
-    expected, actual = run_on("reference", cases), run_on(engine, cases)
+    expected, actual = run_on("reference", cases), run_on(engine, cases, profile)
     found = []
     for case, want, got in zip(cases, expected, actual, strict=True):
         problem = disagreement(got, want)

@@ -46,7 +46,7 @@ def test_an_engine_runs_the_dtypes_it_declares(engine: str) -> None:
 
 def test_openvino_has_a_rule_or_a_decomposition_for_every_op() -> None:
     engine = find_engine("openvino")
-    decomposed = {step.name.removeprefix("decompose_") for step in engine.pipeline if step.required}
+    decomposed = {step.name.removeprefix("decompose_") for step in engine.passes if step.required}
 
     assert engine.ops == set(LOWER)
     assert set(OPS) - engine.ops <= decomposed
@@ -62,6 +62,18 @@ def test_engine_agrees_with_the_reference(engine: str, op: str, row: str, graphs
     @given(batches(op, _dtypes(op, row), BATCH))
     def check(drawn: list[Case]) -> None:
         problems = disagreements(engine, drawn)
+        assert not problems, "\n".join(problems)
+
+    check()
+
+
+@pytest.mark.parametrize("op", CASES)
+@pytest.mark.parametrize("engine", JUDGED)
+def test_engine_agrees_after_its_passes(engine: str, op: str) -> None:
+    @settings(max_examples=1, phases=[Phase.generate])
+    @given(batches(op, ("f32",), BATCH))
+    def check(drawn: list[Case]) -> None:
+        problems = disagreements(engine, drawn, "fused")
         assert not problems, "\n".join(problems)
 
     check()

@@ -7,7 +7,7 @@ from tests.engines.present import ENGINES
 OWN_PASSES: dict[str, Pass] = {
     step.name: step.run
     for engine in ENGINES
-    for step in find_engine(engine).pipeline
+    for step in find_engine(engine).passes
     if step.name not in PASSES
 }
 EVERY_PASS: dict[str, Pass] = PASSES | OWN_PASSES

@@ -124,7 +124,7 @@ def test_a_pass_keeps_the_meaning(step: str) -> None:
 @settings(max_examples=30)
 @given(graph=graphs(dtype="f64", steps=9) | image_graphs())
 def test_a_pipeline_keeps_the_meaning(engine: str, precision: Precision, graph: Graph) -> None:
-    after = optimise(graph, passes_for(find_engine(engine).pipeline, precision))
+    after = optimise(graph, passes_for(find_engine(engine).passes, precision))
 
     assert change(graph, after, weights_of(graph)) <= ALGEBRAIC_PASS
     assert {node.op for node in after} <= find_engine(engine).ops

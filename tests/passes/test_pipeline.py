@@ -33,7 +33,7 @@ def names(*pipeline: Step, precision: Precision = "fp32", **changes: Any) -> lis
 
 def test_the_passes_run_in_the_order_of_the_pipeline() -> None:
     seen: list[str] = []
-    pipeline = find_engine("openvino").pipeline
+    pipeline = find_engine("openvino").passes
 
     optimise(two_maps(), passes_for(pipeline), lambda name, _: seen.append(name))
 
@@ -42,7 +42,7 @@ def test_the_passes_run_in_the_order_of_the_pipeline() -> None:
 
 
 def test_a_pass_can_be_switched_off_and_asked_for() -> None:
-    pipeline = find_engine("openvino").pipeline
+    pipeline = find_engine("openvino").passes
 
     off = names(*pipeline, without=["merge_duplicates", "linear_to_pointwise"])
     more = names(*pipeline, also=["merge_projections"])
@@ -54,7 +54,7 @@ def test_a_pass_can_be_switched_off_and_asked_for() -> None:
 
 
 def test_without_all_the_engine_keeps_what_it_needs() -> None:
-    pipeline = find_engine("openvino").pipeline
+    pipeline = find_engine("openvino").passes
 
     assert names(*pipeline, without=["all"]) == ["decompose_axial_rope", "decompose_layer_norm_2d"]
     assert names(*pipeline, without=["all"], also=["drop_unused"])[0] == "drop_unused"
@@ -66,7 +66,7 @@ def test_without_all_the_engine_keeps_what_it_needs() -> None:
 
 
 def test_a_pass_runs_in_the_precisions_it_is_for() -> None:
-    pipeline = find_engine("openvino").pipeline
+    pipeline = find_engine("openvino").passes
 
     fp32, bf16 = names(*pipeline), names(*pipeline, precision="bf16")
 
@@ -85,7 +85,7 @@ def test_an_unknown_pass_is_refused_by_name(place: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_pass_says_what_it_does(engine: str) -> None:
-    for step in find_engine(engine).pipeline:
+    for step in find_engine(engine).passes:
         assert step.summary.endswith("."), step.name
         assert not step.summary.startswith(step.name)
         text = sys.modules[step.run.__module__].__doc__ or ""

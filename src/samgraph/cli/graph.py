@@ -10,18 +10,30 @@ from samgraph.media.files import write_atomically
 from samgraph.models.sam2.config import CONFIGS, NANO, Sam2Config, find_config
 from samgraph.models.sam2.graphs import TRACES
 from samgraph.models.sam2.statistics import TYPICAL, measure
+from samgraph.passes import fold_params
 from samgraph.passes.cut import cut
-from samgraph.runtime import PROFILES, CompileOptions, Session
+from samgraph.passes.pipeline import FOLD, Precision, summary_of
+from samgraph.runtime import CompileOptions, Session, dispatch
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--model", default="sam2.1-tiny", show_default=True, help="A model by name.")
 @click.option("--before", "stage", flag_value="before", help="As traced (the default).")
-@click.option("--after", "stage", flag_value="after", help="After the passes of the engine.")
-@click.option("--passes", "stage", flag_value="passes", help="After each pass in turn.")
-@click.option("--engine", default="openvino", show_default=True, help="Whose passes to run.")
-@click.option("--profile", default="fused", show_default=True, type=click.Choice(list(PROFILES)))
+@click.option("--after", "stage", flag_value="after", help="As the engine compiles it.")
+@click.option(
+    "--passes",
+    "stage",
+    flag_value="passes",
+    help="After each pass in turn; with no NAME, the list of passes.",
+)
+@click.option(
+    "--dispatch", "stage", flag_value="dispatch", help="Which op runs how, in which precision."
+)
+@click.option("--engine", metavar="NAME", help="Whose passes to run; the device's own if not said.")
+@click.option("--device", default="cpu", show_default=True, help="For which device.")
+@click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="fp32 if not said.")
+@click.option("--profile", default="fused", show_default=True, metavar="NAME|PATH")
 @click.option("--image-size", type=int, help="Input size, if not the model's own.")
 @click.option("--svg", type=click.Path(dir_okay=False), help="Draw the graph to an SVG file.")
 @click.option("--dot", type=click.Path(dir_okay=False), help="Write it for Graphviz.")
@@ -30,7 +42,9 @@ def command(
     name: str | None,
     model: str,
     stage: str | None,
-    engine: str,
+    engine: str | None,
+    device: str,
+    precision: Precision | None,
     profile: str,
     image_size: int | None,
     svg: str | None,
@@ -38,20 +52,27 @@ def command(
     cost: bool,
 ) -> None:
     """Look at graph NAME of the model; with no NAME, at the cost of all parts of all sizes."""
-    if name is None:
+    if name is None and stage != "passes":
         _print_costs([NANO, *CONFIGS.values()])
+        return
+    options = CompileOptions(engine=engine, precision=precision, profile=profile)
+    session = Session(device, options)
+    if name is None:
+        _print_passes(session)
         return
     config = find_config(model)
     if image_size is not None:
         config = config.at_size(image_size)
     graph = trace(config, name)
-    session = Session("cpu", CompileOptions(engine=engine, profile=profile))
     is_split = session.options.chosen_profile.stages == "split"
     if is_split and (svg or dot):
         raise OptionError("a split graph is not drawn in one file", hint="leave out `--profile`")
     for piece in cut(graph) if is_split else (graph,):
         if stage == "passes":
             session.optimise(piece, lambda step, after: click.echo(f"# {step}\n{after}\n"))
+            continue
+        if stage == "dispatch":
+            _print_dispatch(session, piece)
             continue
         shown = session.optimise(piece) if stage == "after" else piece
         if cost:
@@ -92,6 +113,32 @@ def _print_costs(configs: list[Sam2Config]) -> None:
             )
     Console(highlight=False, width=None if Console().is_terminal else 110).print(table)
     click.echo(_sizes_note())
+
+
+def _print_passes(session: Session) -> None:
+    """The pipeline of the session's engine: a line for each pass, those that do not run marked."""
+    running = session.pass_names
+    click.echo(f"# {session.reason}")
+    width = max((len(step.name) for step in session.engine.passes), default=0)
+    for step in session.engine.passes:
+        notes = [f"{step.precisions[0]} only"] if len(step.precisions) == 1 else []
+        notes += ["required"] if step.required else []
+        notes += [] if step.name in running else ["off"]
+        note = f" [{', '.join(notes)}]" if notes else ""
+        click.echo(f"{step.name:{width}}  {step.summary}{note}")
+    if session.engine.folds_params:
+        note = "" if FOLD in running else " [off]"
+        click.echo(f"{FOLD:{width}}  {summary_of(fold_params)}{note}")
+
+
+def _print_dispatch(session: Session, graph: Graph) -> None:
+    rows = dispatch(session, graph)
+    click.echo(f"# {graph.name}: {session.reason}")
+    width = max(len(row.op) for row in rows)
+    click.echo(f"{'op':{width}}  traced  compiled  precision         how")
+    for row in rows:
+        precision = ", ".join(f"{count} {name}" for name, count in row.precisions.items())
+        click.echo(f"{row.op:{width}}  {row.traced:6}  {row.compiled:8}  {precision:16}  {row.how}")
 
 
 def _print_ops(graph: Graph) -> None:

@@ -20,6 +20,7 @@ _COMMANDS = {
     "models": "list the models: names, sizes, what is downloaded",
     "formats": "list the formats that results are written in",
     "graph": "show a graph of the model, before or after passes",
+    "bench": "time the graphs of a model: compiling and running",
 }
 
 

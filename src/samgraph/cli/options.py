@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from samgraph.checkpoint.builtin import NANO
 from samgraph.errors import ImageError
+
+if TYPE_CHECKING:
+    from samgraph.runtime import CompileOptions
 
 STREAM = "-"
 
@@ -47,25 +50,49 @@ BOX = Numbers("X0", "Y0", "X1", "Y1")
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The model a command was told to use; loaded when it is needed."""
+    """The model a command was told to use, and how to run it; loaded when it is needed."""
 
     model: str
     device: str
-    precision: str
+    engine: str | None
+    asked_precision: str | None
     threads: int | None
+    profile: str | None
     image_size: int | None
 
-    def load(self) -> Any:
+    @property
+    def precision(self) -> str:
+        """The precision that is used if the machine has it: as asked for, or the profile's."""
+        return self._options(cache=True).chosen_precision
+
+    def load(self, *, cache: bool = True) -> Any:
         """The model: the built-in one, or one that is downloaded once."""
         from samgraph.predict.model import load
 
-        return load(
-            self.model,
-            device=self.device,
-            precision=self.precision,
+        options = self._options(cache=cache)
+        return load(self.model, device=self.device, image_size=self.image_size, options=options)
+
+    def _options(self, *, cache: bool) -> "CompileOptions":
+        from samgraph.models.loading import weights_file
+        from samgraph.runtime import CompileOptions, find_profile
+
+        return CompileOptions(
+            engine=self.engine,
+            precision=self.asked_precision,  # type: ignore[arg-type]  # checked there
             threads=self.threads,
-            image_size=self.image_size,
+            profile=find_profile(self.profile, weights_file(self.model)),
+            cache=cache,
         )
+
+
+class _DeviceOption(click.Option):
+    """--device, whose help says what this machine has."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from samgraph.runtime.devices import devices_here
+
+        self.help = f"Where to run: {devices_here()}."
+        return super().get_help_record(ctx)
 
 
 def model_options(function: Function) -> Callable[..., Any]:
@@ -78,16 +105,21 @@ def model_options(function: Function) -> Callable[..., Any]:
         metavar="NAME|PATH",
         help="A model by name (`samgraph models` lists them), or a checkpoint.",
     )
-    @click.option("--device", default="auto", show_default=True, help="Where to run: auto, cpu.")
+    @click.option("--device", cls=_DeviceOption, default="auto", show_default=True)
+    @click.option("--engine", metavar="NAME", help="What runs it; the device's own if not said.")
     @click.option(
         "--precision",
-        default="fp32",
-        show_default=True,
         type=click.Choice(["fp32", "bf16"]),
-        help="Of the image encoder; the decoder is always fp32.",
+        help="Of the image encoder; the decoder is always fp32. fp32 if not said.",
     )
     @click.option(
         "--threads", type=click.IntRange(min=1), help="Cores to use; all of them if not said."
+    )
+    @click.option(
+        "--profile",
+        metavar="NAME|PATH",
+        help="How to compile: fused, split, plain, one of `x.profiles.toml` next to `x.pt`, or a "
+        "TOML file.",
     )
     @click.option("--image-size", type=int, help="Input size, if not the model's own.")
     @wraps(function)
@@ -95,12 +127,14 @@ def model_options(function: Function) -> Callable[..., Any]:
         *args: Any,
         model: str,
         device: str,
-        precision: str,
+        engine: str | None,
+        precision: str | None,
         threads: int | None,
+        profile: str | None,
         image_size: int | None,
         **kwargs: Any,
     ) -> Any:
-        choice = ModelChoice(model, device, precision, threads, image_size)
+        choice = ModelChoice(model, device, engine, precision, threads, profile, image_size)
         return function(*args, choice=choice, **kwargs)
 
     return with_choice

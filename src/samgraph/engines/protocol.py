@@ -28,6 +28,12 @@ class Listing:
     extra: str | None = None  # of pip, that brings its library; None where nothing is needed
     candidate_for: tuple[str, ...] = ()  # kinds of device, when no engine is named
 
+    @property
+    def hint(self) -> str:
+        """What brings its library."""
+        wanted = f"samgraph[{self.extra}]" if self.extra else "--force-reinstall samgraph"
+        return f"pip install {wanted}"
+
 
 # In order of preference: `auto` takes the first that is a candidate for a device that is here.
 _FOLDERS = {
@@ -91,7 +97,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def pipeline(self) -> tuple[Step, ...]:
+    def passes(self) -> tuple[Step, ...]:
         """The passes it wants, shared ones and its own, in order."""
         ...
 
@@ -186,9 +192,7 @@ def find_engine(name: str) -> Engine:
     try:
         module = importlib.import_module(listing.folder)
     except ImportError as error:
-        wanted = f"samgraph[{listing.extra}]" if listing.extra else "--force-reinstall samgraph"
-        raise EngineError(
-            f"engine `{name}` cannot be loaded", got=error, hint=f"pip install {wanted}"
-        ) from error
+        text = f"engine `{name}` cannot be loaded"
+        raise EngineError(text, got=error, hint=listing.hint) from error
     engine: Engine = module.engine
     return engine

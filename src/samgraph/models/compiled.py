@@ -57,7 +57,7 @@ class CompiledModel:
         self._for_one, self._exact_names = for_one, exact
         self._traced: dict[str, Graph] = dict(traced or {})
         self._compiled: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
         self.graphs: Mapping[str, Any] = GraphTable(self, names)
 
     def __repr__(self) -> str:
@@ -72,12 +72,16 @@ class CompiledModel:
         return self._traced[name]
 
     def compiled(self, name: str, *, for_one: bool = False) -> Any:
-        """The graph called `name`, ready to run; `for_one` is its version for a batch of one."""
+        """The graph called `name`, ready to run; `for_one` is its version for a batch of one.
+
+        A thread waits only for a compilation of the same graph.
+        """
         key = f"{name} for one" if for_one else name
-        with self._lock:
-            if key not in self._compiled:
-                self._compiled[key] = self._compile(name, for_one)
-            return self._compiled[key]
+        if key not in self._compiled:
+            with self._locks.setdefault(key, threading.Lock()):
+                if key not in self._compiled:
+                    self._compiled[key] = self._compile(name, for_one)
+        return self._compiled[key]
 
     def run(self, name: str, **inputs: Any) -> dict[str, Any]:
         """Run a graph by name: buffers in, buffers out."""

@@ -13,7 +13,8 @@ from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
-from samgraph.runtime import CompileOptions
+from samgraph.runtime import CompileOptions, find_profile
+from samgraph.runtime.profiles import ProfileLike
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 ConfigLike = str | ModelConfig | Mapping[str, Any]
@@ -28,8 +29,9 @@ def load_model(
     config: ConfigLike | None = None,
     device: str = "auto",
     engine: str | None = None,
-    precision: str = "fp32",
+    precision: str | None = None,
     threads: int | None = None,
+    profile: ProfileLike | None = None,
     image_size: int | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
@@ -37,10 +39,15 @@ def load_model(
     """A model from a name, a checkpoint file, or a mapping of arrays.
 
     The config is recognised; give it only for models that have no name here. `options` sets
-    everything at once instead of engine, precision and threads.
+    everything at once instead of engine, precision, threads and profile.
     """
     if options is None:
-        options = CompileOptions(engine=engine, precision=precision, threads=threads)  # type: ignore[arg-type]  # checked there
+        options = CompileOptions(
+            engine=engine,
+            precision=precision,  # type: ignore[arg-type]  # checked there
+            threads=threads,
+            profile=find_profile(profile, weights_file(source)),
+        )
     found = read_source(source, mirror=mirror)
     family, chosen = recognise(found) if config is None else find_config(config)
     if image_size is not None:
@@ -104,6 +111,14 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
     release = checkpoint.find_release(text)
     path = download.fetch(release, mirror=mirror)
     return checkpoint.with_meta_names(checkpoint.read(path))
+
+
+def weights_file(source: object) -> Path | None:
+    """The file that weights come from, where it is one of the user's own."""
+    if not isinstance(source, str | os.PathLike) or is_built_in(source):
+        return None
+    text = os.fspath(source)
+    return Path(text) if _looks_like_file(text) else None
 
 
 def recognise(found: Checkpoint) -> tuple[Family, Any]:

@@ -1,4 +1,4 @@
-"""absorb_scale: a weight per channel that follows a linear map goes into its weights.
+"""absorb_scale: a scale per channel that follows a linear layer goes into its weights.
 
     %0 = linear(%x, %w, %b)             %0 = reshape(%scale, shape=(C,1))
     %1 = mul(%0, %scale)         =>     %1 = mul(%w, %0)

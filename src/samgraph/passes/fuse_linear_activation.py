@@ -1,4 +1,4 @@
-"""fuse_linear_activation: let a linear map apply the activation that follows it.
+"""fuse_linear_activation: let a linear layer apply the activation that follows it.
 
     %0 = linear(%x, %w, %b)             %0 = linear(%x, %w, %b, activation="relu")
     %1 = relu(%0)             =>        return y=%0

@@ -1,4 +1,4 @@
-"""merge_linears: two linear maps in a row become one, when that is less work.
+"""merge_linears: two linear layers in a row become one, when that is less work.
 
     %0 = linear(%x, %w1, %b1)           %0 = matmul(%w2, %w1)
     %1 = linear(%0, %w2, %b2)    =>     %1 = linear(%b1, %w2, %b2)

@@ -94,9 +94,14 @@ class Step:
 
     @property
     def summary(self) -> str:
-        """What the pass does: the first line of its file, without the name."""
-        text = (sys.modules[self.run.__module__].__doc__ or "").partition("\n")[0]
-        return text.removeprefix(f"{self.name}: ")
+        """What the pass does, in one line."""
+        return summary_of(self.run)
+
+
+def summary_of(run: Callable[..., object]) -> str:
+    """The first line of the file of a pass, without the name."""
+    text = (sys.modules[run.__module__].__doc__ or "").partition("\n")[0]
+    return text.removeprefix(f"{run.__name__}: ")
 
 
 COMMON: tuple[Step, ...] = tuple(

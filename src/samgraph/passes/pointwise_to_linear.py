@@ -1,4 +1,4 @@
-"""pointwise_to_linear: a 1 x 1 convolution of channels that stand last is a linear map.
+"""pointwise_to_linear: a 1 x 1 convolution of a channels-last map is a linear layer.
 
     %0 = transpose(%x, axes=(0,3,1,2))          %0 = reshape(%w, shape=(O,C))
     %1 = conv2d(%0, %w, %b)              =>     %1 = linear(%x, %0, %b)

@@ -1,4 +1,4 @@
-"""project_sums: a linear map of a sum is applied to each term, and joined with the term's own.
+"""project_sums: a linear layer of a sum is applied to each term, and joined with the term's own.
 
     %0 = linear(%h, %w1, %b1)           %0 = matmul(%w2, %w1)
     %1 = add(%x, %0)                    %1 = linear(%b1, %w2, %b2)

@@ -10,6 +10,7 @@ from samgraph.checkpoint.builtin import NANO
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import ConfigLike, Source, load_model, save_model
 from samgraph.runtime import CompileOptions
+from samgraph.runtime.profiles import ProfileLike
 
 if TYPE_CHECKING:
     from samgraph.predict.everything.generate import Everything
@@ -85,8 +86,9 @@ def load(
     config: ConfigLike | None = None,
     device: str = "auto",
     engine: str | None = None,
-    precision: str = "fp32",
+    precision: str | None = None,
     threads: int | None = None,
+    profile: ProfileLike | None = None,
     image_size: int | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
@@ -95,7 +97,8 @@ def load(
 
     With no source it is the built-in model, `samgraph-nano`, which needs no network. Released
     weights are downloaded once and checked. The config is recognised from the file; give it only
-    for a model that has no name here.
+    for a model that has no name here. `profile` says how graphs are compiled: a `Profile`, its
+    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too.
     """
     core = load_model(
         NANO.name if source is None else source,
@@ -104,6 +107,7 @@ def load(
         engine=engine,
         precision=precision,
         threads=threads,
+        profile=profile,
         image_size=image_size,
         options=options,
         mirror=mirror,

@@ -5,17 +5,19 @@ compiled = session.compile(graph, weights)
 outputs = compiled.run(x=array)
 """
 
+import threading
 import warnings
 from collections.abc import Mapping
+from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from samgraph.engines import Buffers, Engine, MemoryUsage, Program
+from samgraph.engines import Buffers, Engine, MemoryUsage, Precision, Program
 from samgraph.errors import CheckpointError, EngineError, InputError, OptionError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
-from samgraph.graph.graph import Graph
+from samgraph.graph.graph import Graph, Node
 from samgraph.graph.types import Array, numpy_dtype, type_of
 from samgraph.graph.verifier import show, verify
 from samgraph.passes import Pass, fold_params, optimise, passes_for
@@ -24,7 +26,8 @@ from samgraph.passes.fold_params import Folded
 from samgraph.passes.pipeline import ALL, FOLD, Watch
 from samgraph.runtime.cache import GraphCache, cache_key, default_cache_dir
 from samgraph.runtime.devices import Choice, choose
-from samgraph.runtime.options import CompileOptions, Profile
+from samgraph.runtime.options import CompileOptions
+from samgraph.runtime.profiles import FUSED, Profile
 
 _SHAPE = attrgetter("shape")
 
@@ -32,8 +35,11 @@ _SHAPE = attrgetter("shape")
 class CompiledGraph:
     """A graph ready to run. `run` may be called from several threads at once."""
 
-    def __init__(self, source: Graph, program: Program, session: "Session") -> None:
+    def __init__(
+        self, source: Graph, weights: Mapping[str, Array], program: Program, session: "Session"
+    ) -> None:
         self.source, self._program, self._session = source, program, session
+        self._weights, self._setting = weights, threading.Lock()
         self._names = tuple(value.name for value in source.inputs)
         self._dtypes = tuple(value.type.dtype for value in source.inputs)
         self._buffers = session.buffers
@@ -68,6 +74,25 @@ class CompiledGraph:
         """As `run`, with outputs as host arrays whatever the engine."""
         download = self._session.buffers.download
         return {name: download(buffer) for name, buffer in self.run(inputs, **named).items()}
+
+    def set_param(self, name: str, array: Array) -> None:
+        """Replace one weight of this compiled graph by a copy of `array`; see `set_params`."""
+        self.set_params({name: array})
+
+    def set_params(self, arrays: Mapping[str, Array]) -> None:
+        """Replace weights of this compiled graph by copies of `arrays`, under their own names.
+
+        The next run uses them; runs in other threads end with those they began with. Costs a
+        compilation, since a pass may have folded a weight into others; nothing is kept on disk.
+        """
+        for name in arrays:
+            if all(value.name != name for value in self.source.params):
+                raise _no_param(self.source, name)
+        copies = {name: np.array(array, order="C") for name, array in arrays.items()}
+        with self._setting:
+            weights = _check_weights(self.source, {**self._weights, **copies})
+            self._program = self._session.build(self.source, weights)
+            self._weights = weights
 
     def memory(self) -> MemoryUsage:
         """Bytes the compiled graph holds."""
@@ -125,7 +150,23 @@ class Session:
     @property
     def reason(self) -> str:
         """What was chosen, and why, in one sentence."""
-        return self._choice.reason
+        profile = self.options.chosen_profile
+        other = "" if profile == FUSED else f"; profile {profile.name}"
+        return f"{self._choice.reason}{other}"
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that compiles."""
+        return self._choice.engine
+
+    @property
+    def pass_names(self) -> tuple[str, ...]:
+        """The passes that run, in order."""
+        return (*(step.__name__ for step in self._passes), *((FOLD,) if self._folds else ()))
+
+    def precision_of(self, node: Node) -> Precision:
+        """In which precision a node of an optimised graph is computed."""
+        return self.engine.precision_of(node, self._choice.options.precision)
 
     def optimise(self, graph: Graph, watch: Watch | None = None) -> Graph:
         """The graph that the engine compiles; `watch` sees it after each pass."""
@@ -153,30 +194,30 @@ class Session:
             from samgraph.runtime.split import SplitGraph
 
             stages = [self._compile(stage, weights or {}) for stage in cut(graph)]
-            return SplitGraph(graph, stages, self)
+            return SplitGraph(graph, weights or {}, stages, self)
         return self._compile(graph, weights or {})
 
     def _compile(self, graph: Graph, weights: Mapping[str, Array]) -> CompiledGraph:
         bound = _check_weights(graph, weights)
         engine = self._choice.engine
         if not self.options.cache or not engine.caches_programs:
-            return CompiledGraph(graph, self._build(graph, bound), self)
+            return CompiledGraph(graph, bound, self.build(graph, bound), self)
         cache = GraphCache(self._folder)
         key = cache_key(graph, bound, engine.name, engine.version(), str(self._settings()))
         program = self._restore(cache.load(key))
         if program is None:
-            program = self._build(graph, bound)
+            program = self.build(graph, bound)
             exported = program.export()
             if exported is not None:
                 cache.store(key, exported)
-        return CompiledGraph(graph, program, self)
+        return CompiledGraph(graph, bound, program, self)
 
     def _settings(self) -> tuple[object, ...]:
         """Everything about this session that a compiled graph depends on."""
         return (self._choice.options, self.options.chosen_profile)
 
-    def _build(self, graph: Graph, weights: Mapping[str, Array]) -> Program:
-        """Passes, the weights bound and folded, and the engine."""
+    def build(self, graph: Graph, weights: Mapping[str, Array]) -> Program:
+        """A program of a graph and weights that fit it: passes, folding, and the engine."""
         engine, folded = self._choice.engine, self._optimise(graph)
         _check_legal(folded.graph, engine)
         return engine.compile(folded.graph, folded.bind(weights), self._choice.options)
@@ -197,7 +238,7 @@ def _passes_of(profile: Profile, choice: Choice) -> tuple[tuple[Pass, ...], bool
     """The passes that run, and whether params are folded after them."""
     engine, precision = choice.engine, choice.options.precision
     try:
-        passes = passes_for(engine.pipeline, precision, without=profile.without, also=profile.also)
+        passes = passes_for(engine.passes, precision, without=profile.without, also=profile.also)
     except OptionError as error:
         text = f"profile `{profile.name}` does not fit engine `{engine.name}`: {error.what}"
         raise OptionError(text, expected=error.expected) from error
@@ -243,6 +284,14 @@ def _check_legal(graph: Graph, engine: Engine) -> None:
     for node in graph:
         if node.op not in engine.ops:
             raise EngineError(f"engine `{engine.name}` has no op `{node.op}`", got=show(node))
+
+
+def _no_param(graph: Graph, name: str) -> CheckpointError:
+    near = get_close_matches(name, [value.name for value in graph.params], n=1)
+    return CheckpointError(
+        f"graph `{graph.name}` has no param `{name}`",
+        hint=f"did you mean `{near[0]}`?" if near else None,
+    )
 
 
 def _wrong_names(graph: Graph, given: Mapping[str, Array]) -> InputError:

@@ -15,10 +15,26 @@ class SplitGraph(CompiledGraph):
     pass sees one stage at a time, and every value between two stages is written out.
     """
 
-    def __init__(self, source: Graph, stages: Sequence[CompiledGraph], session: Session) -> None:
+    def __init__(
+        self,
+        source: Graph,
+        weights: Mapping[str, Any],
+        stages: Sequence[CompiledGraph],
+        session: Session,
+    ) -> None:
         self.stages = tuple(stages)
         self._staged = _Stages(source, self.stages)
-        super().__init__(source, self._staged, session)
+        super().__init__(source, weights, self._staged, session)
+
+    def set_params(self, arrays: Mapping[str, Any]) -> None:
+        """Replace weights in every stage that reads them; each is compiled anew."""
+        unknown = [name for name in arrays if name not in {p.name for p in self.source.params}]
+        if unknown:
+            super().set_params({unknown[0]: arrays[unknown[0]]})  # which says what there is
+        for stage in self.stages:
+            own = {p.name for p in stage.source.params} & arrays.keys()
+            if own:
+                stage.set_params({name: arrays[name] for name in own})
 
     def run(
         self, inputs: Mapping[str, Any] | None = None, /, *, keep: bool = False, **named: Any

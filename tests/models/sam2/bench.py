@@ -11,7 +11,7 @@ from samgraph.graph.types import type_of
 from samgraph.models.sam2 import graphs
 from samgraph.models.sam2.config import Sam2Config, find_config
 from samgraph.runtime import CompiledGraph, CompileOptions, Session
-from samgraph.runtime.options import Profile
+from samgraph.runtime.profiles import Profile
 from tests import weights
 from tests.golden.configs import CONFIGS, ModelFields
 from tests.golden.reading import Golden, golden

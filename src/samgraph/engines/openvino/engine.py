@@ -1,22 +1,22 @@
 """Compiling and running through OpenVINO."""
 
-import threading
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import openvino
-from openvino import opset15
 
 from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.devices import Device
 from samgraph.engines.openvino.bf16 import bf16_verdict
 from samgraph.engines.openvino.interface import Stripped, strip_transposes
-from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, Output, empty
-from samgraph.engines.openvino.passes import PIPELINE
+from samgraph.engines.openvino.library import Core, Hints, Port, opset15
+from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, empty
+from samgraph.engines.openvino.pipeline import PIPELINE
 from samgraph.engines.openvino.program import (
     OpenVinoProgram,
     Plan,
@@ -43,14 +43,14 @@ class OpenVinoEngine:
     caches_programs: bool = True
     ops: frozenset[str] = frozenset(LOWER)
     dtypes: frozenset[DType] = frozenset(ELEMENT_TYPES)
-    pipeline: tuple[Step, ...] = PIPELINE
+    passes: tuple[Step, ...] = PIPELINE
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
         """The CPU; bf16 only where `decide` finds that it works and gains."""
         return {"cpu": ("fp32", "bf16")}
 
-    def on(self, device: Device) -> "OpenVinoEngine":
+    def on(self, device: Device) -> OpenVinoEngine:
         """Itself: there is one CPU."""
         return self
 
@@ -94,22 +94,21 @@ class OpenVinoEngine:
     def compile(
         self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
     ) -> OpenVinoProgram:
-        """Build a model for each segment and compile it."""
+        """Build a model for each segment and compile it; several threads may do so at once."""
         before = _resident()
         stripped = strip_transposes(graph)
         inner = stripped.graph
         segments = [whole(inner)] if options.precision == "fp32" else cut(inner)
         models = []
         for segment in segments:
-            with _COMPILING:
-                try:
-                    model = build(segment.graph, weights)
-                    hints = _hints(segment.exact, options)
-                    models.append(_core().compile_model(model, "CPU", hints))
-                except RuntimeError as error:
-                    raise EngineError(
-                        f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
-                    ) from error
+            try:
+                model = build(segment.graph, weights)
+                hints = _hints(segment.exact, options)
+                models.append(_core().compile_model(model, "CPU", hints))
+            except RuntimeError as error:
+                raise EngineError(
+                    f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
+                ) from error
         return OpenVinoProgram(_plan(stripped, segments), models, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
@@ -146,10 +145,10 @@ def _plan(stripped: Stripped, segments: list[Segment]) -> Plan:
     return Plan(stages, outputs, weight_bytes, stripped.inputs, stripped.outputs)
 
 
-def build(graph: Graph, weights: Mapping[str, Array]) -> Any:
+def build(graph: Graph, weights: Mapping[str, Array]) -> openvino.Model:
     """The OpenVINO model of a graph."""
-    made: dict[str, Output] = {value.name: _parameter(value) for value in graph.inputs}
-    parameters = dict(made)
+    parameters = {value.name: _parameter(value) for value in graph.inputs}
+    made: dict[str, Port] = dict(parameters)
     for value in graph.params:
         made[value.name] = opset15.constant(weights[value.name], shared_memory=True)
     symbols = SymbolTable(graph.inputs, parameters)
@@ -164,14 +163,14 @@ def build(graph: Graph, weights: Mapping[str, Array]) -> Any:
     return openvino.Model(results, [parameters[v.name] for v in graph.inputs], graph.name)
 
 
-def _parameter(value: Value) -> Output:
+def _parameter(value: Value) -> Port:
     shape = [dim if isinstance(dim, int) else -1 for dim in value.type.shape]
     node = opset15.parameter(openvino.PartialShape(shape), STORED_TYPES[value.type.dtype])
     node.set_friendly_name(value.name)
     return node
 
 
-def _hints(exact: bool, options: EngineOptions) -> dict[str, Any]:
+def _hints(exact: bool, options: EngineOptions) -> Hints:
     exact = exact or options.precision == "fp32"
     return {
         "INFERENCE_PRECISION_HINT": "f32" if exact else "bf16",
@@ -196,10 +195,9 @@ def _resident() -> int:
 
 
 @cache
-def _core() -> Any:
-    return openvino.Core()
+def _core() -> Core:
+    core: Core = openvino.Core()
+    return core
 
-
-_COMPILING = threading.Lock()  # OpenVINO reads the weights' memory while it compiles
 
 engine = OpenVinoEngine()

@@ -1,48 +1,48 @@
 """One OpenVINO node, or a few, for each of our ops. `LOWER` is the table.
 
-A rule gets the OpenVINO outputs of the inputs, and the node; `context` turns dimensions that
-may be symbolic into OpenVINO constants or small shape computations.
+A rule gets the node and its inputs as OpenVINO has them. The symbol table makes OpenVINO constants,
+or small computations on shapes, of dimensions that may be symbolic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from openvino import Type, opset15
+import openvino
 
+from samgraph.engines.openvino.library import ElementType, Port, opset15
 from samgraph.engines.openvino.symbols import SymbolTable
 from samgraph.graph.dims import Dim, Expr, known, product
 from samgraph.graph.graph import Node
 from samgraph.graph.types import DType, TensorType, numpy_dtype
 
-Output: TypeAlias = Any  # an OpenVINO node or one of its outputs
-Rule: TypeAlias = Callable[[SymbolTable, Node, Sequence[Output]], Output]
+Rule: TypeAlias = Callable[[SymbolTable, Node, Sequence[Port]], Port]
 
 # Nothing computes in bf16: nodes of that element type run bf16 kernels whatever the precision hint
 # says. An input may be kept in it (`STORED_TYPES`), moved and cast.
-ELEMENT_TYPES: dict[DType, Any] = {
-    "f32": Type.f32, "f16": Type.f16, "i64": Type.i64, "i32": Type.i32, "u8": Type.u8,
-    "bool": Type.boolean,
+ELEMENT_TYPES: dict[DType, ElementType] = {
+    "f32": openvino.Type.f32, "f16": openvino.Type.f16, "i64": openvino.Type.i64,
+    "i32": openvino.Type.i32, "u8": openvino.Type.u8, "bool": openvino.Type.boolean,
 }  # fmt: skip
-STORED_TYPES: dict[DType, Any] = {**ELEMENT_TYPES, "bf16": Type.bf16}
+STORED_TYPES: dict[DType, ElementType] = {**ELEMENT_TYPES, "bf16": openvino.Type.bf16}
 
 
-def empty(type: TensorType) -> Output:
+def empty(type: TensorType) -> Port:
     """A tensor without elements."""
     return opset15.constant(np.zeros(type.lengths, numpy_dtype(type.dtype)))
 
 
-def _plain(function: Callable[..., Output]) -> Rule:
+def _plain(function: Callable[..., Port]) -> Rule:
     return lambda _, __, inputs: function(*inputs)
 
 
-def _numbers(values: Sequence[int] | int) -> Output:
+def _numbers(values: Sequence[int] | int) -> Port:
     return opset15.constant(np.array(values, np.int64))
 
 
-def _linear(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _linear(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     x, weight, *bias = inputs
     y = opset15.matmul(x, weight, False, True)
     if bias:
@@ -51,7 +51,7 @@ def _linear(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     return y if activation == "none" else _ACTIVATION[activation](y)
 
 
-def _conv2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _conv2d(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     x, weight, *bias = inputs
     stride, groups = list(node.integers("stride")), node.integer("groups")
     padding = list(node.integers("padding"))
@@ -65,26 +65,26 @@ def _conv2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
     return _with_channel_bias(y, bias)
 
 
-def _conv_transpose2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _conv_transpose2d(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     x, weight, *bias = inputs
     stride = list(node.integers("stride"))
     y = opset15.convolution_backprop_data(x, weight, stride, None, [0, 0], [0, 0], [1, 1])
     return _with_channel_bias(y, bias)
 
 
-def _with_channel_bias(y: Output, bias: Sequence[Output]) -> Output:
+def _with_channel_bias(y: Port, bias: Sequence[Port]) -> Port:
     if not bias:
         return y
     return opset15.add(y, opset15.reshape(bias[0], _numbers([1, -1, 1, 1]), False))
 
 
-def _layer_norm(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _layer_norm(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     x, scale, shift = inputs
     normal = opset15.mvn(x, _numbers([-1]), True, node.number("eps"), "inside_sqrt")
     return opset15.add(opset15.multiply(normal, scale), shift)
 
 
-def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     """Products and a softmax: OpenVINO joins them into one kernel that keeps no score matrix."""
     heads, scale = node.integer("heads"), node.number("scale")
     types = [value.type for value in node.inputs]
@@ -106,7 +106,7 @@ def _attention(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Ou
     return opset15.reshape(joined, symbols.shape(node.result.type.shape), False)
 
 
-def _split_heads(symbols: SymbolTable, x: Output, type: TensorType, heads: int) -> Output:
+def _split_heads(symbols: SymbolTable, x: Port, type: TensorType, heads: int) -> Port:
     """[..., T, heads*D] as [..., heads, T, D]."""
     *front, tokens, width = type.shape
     shape = symbols.shape((*front, tokens, heads, known(width) // heads))
@@ -119,16 +119,16 @@ def _swap_heads(rank: int) -> list[int]:
     return [*range(rank - 2), rank - 1, rank - 2, rank]
 
 
-def _softmax(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _softmax(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     return opset15.softmax(inputs[0], node.integer("axis") % node.result.type.rank)
 
 
-def _max_pool2d(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _max_pool2d(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     kernel, stride = list(node.integers("kernel")), list(node.integers("stride"))
     return opset15.max_pool(inputs[0], stride, [1, 1], [0, 0], [0, 0], kernel).output(0)
 
 
-def _resize(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _resize(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     how, antialias = node.text("how"), node.flag("antialias")
     lengths, sizes = node.inputs[0].type.shape[2:], node.result.type.shape[2:]
     if how == "nearest" and not all(map(_doubles, lengths, sizes)):
@@ -154,7 +154,7 @@ def _doubles(length: Dim, size: Dim) -> bool:
     return size % length == 0 and (size // length).bit_count() == 1
 
 
-def _nearest(symbols: SymbolTable, x: Output, axis: int, length: Dim, size: Dim) -> Output:
+def _nearest(symbols: SymbolTable, x: Port, axis: int, length: Dim, size: Dim) -> Port:
     """The pixels at ``floor(place * length / size)`` along one axis, in float32."""
     count, most = (opset15.convert(symbols.number(n), "f32") for n in (size, length))
     step = opset15.divide(most, count)
@@ -165,7 +165,7 @@ def _nearest(symbols: SymbolTable, x: Output, axis: int, length: Dim, size: Dim)
     return opset15.gather(x, index, _numbers(axis))
 
 
-def _reduce(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _reduce(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     how = node.text("how")
     rank = node.inputs[0].type.rank
     axes = [axis % rank for axis in node.integers("axes")]
@@ -194,7 +194,7 @@ def _neighbours(axes: list[int]) -> list[list[int]]:
     return runs
 
 
-def _argmax(symbols: SymbolTable, node: Node, x: Output, axes: list[int]) -> Output:
+def _argmax(symbols: SymbolTable, node: Node, x: Port, axes: list[int]) -> Port:
     shape = node.inputs[0].type.shape
     left = [axis for axis in range(len(shape)) if axis not in axes]
     moved = opset15.transpose(x, _numbers([*left, *axes]))
@@ -207,20 +207,20 @@ def _argmax(symbols: SymbolTable, node: Node, x: Output, axes: list[int]) -> Out
     return opset15.reshape(best, symbols.shape(node.result.type.shape), False)
 
 
-def _reshape(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _reshape(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     return opset15.reshape(inputs[0], symbols.shape(node.result.type.shape), False)
 
 
-def _transpose(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _transpose(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     rank = node.result.type.rank
     return opset15.transpose(inputs[0], _numbers([axis % rank for axis in node.integers("axes")]))
 
 
-def _concat(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _concat(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     return opset15.concat(list(inputs), node.integer("axis") % node.result.type.rank)
 
 
-def _slice(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _slice(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     starts, ends, steps = node.dims("starts"), node.dims("ends"), node.integers("steps")
     shape = node.inputs[0].type.shape
     bounds = list(zip(starts, ends, steps, shape, strict=True))
@@ -236,24 +236,24 @@ def _slice(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output
     )
 
 
-def _pad(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _pad(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     before, after = (_numbers(node.integers(key)) for key in ("before", "after"))
     return opset15.pad(
         inputs[0], before, after, "constant", _scalar(node.number("value"), node.result.type)
     )
 
 
-def _expand(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _expand(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     if node.inputs[0].type == node.result.type:  # a scalar to a scalar would kill the process
         return inputs[0]
     return opset15.broadcast(inputs[0], symbols.vector(list(node.result.type.shape)))
 
 
-def _tile(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _tile(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     return opset15.tile(inputs[0], symbols.vector(list(node.dims("counts"))))
 
 
-def _gather(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _gather(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     """OpenVINO's gather, kept inside the tensor and without batch axes: it can die of both."""
     x, index = inputs
     shape, rank = node.inputs[0].type.shape, node.inputs[0].type.rank
@@ -274,8 +274,8 @@ def _gather(symbols: SymbolTable, node: Node, inputs: Sequence[Output]) -> Outpu
 
 
 def _gather_rows(
-    symbols: SymbolTable, node: Node, x: Output, index: Output, axis: int, batch: int
-) -> Output:
+    symbols: SymbolTable, node: Node, x: Port, index: Port, axis: int, batch: int
+) -> Port:
     """Batch axes and axis become one; row n of the index moves to where row n of `x` starts."""
     shape, taken = node.inputs[0].type.shape, node.inputs[1].type.rank
     others = [*range(batch, axis), *range(axis + 1, len(shape))]
@@ -293,23 +293,23 @@ def _gather_rows(
     return opset15.transpose(y, _numbers([*order, *rest])) if between else y
 
 
-def _cast(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _cast(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     return opset15.convert(inputs[0], ELEMENT_TYPES[node.result.type.dtype].to_string())
 
 
-def _clip(_: SymbolTable, node: Node, inputs: Sequence[Output]) -> Output:
+def _clip(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
     return opset15.clamp(inputs[0], node.number("low"), node.number("high"))
 
 
-def _constant(_: SymbolTable, node: Node, __: Sequence[Output]) -> Output:
+def _constant(_: SymbolTable, node: Node, __: Sequence[Port]) -> Port:
     return opset15.constant(node.array())
 
 
-def _scalar(value: float, type: TensorType) -> Output:
+def _scalar(value: float, type: TensorType) -> Port:
     return opset15.constant(value, STORED_TYPES[type.dtype])
 
 
-_ACTIVATION: dict[str, Callable[[Output], Output]] = {
+_ACTIVATION: dict[str, Callable[[Port], Port]] = {
     "relu": opset15.relu,
     "gelu": lambda x: opset15.gelu(x, "erf"),
     "sigmoid": opset15.sigmoid,

@@ -1,5 +1,7 @@
 """Compiled models that run: one or more in a row, from several threads at once."""
 
+from __future__ import annotations
+
 import io
 import json
 import queue
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import openvino
 
+from samgraph.engines.openvino.library import CompiledModel, Request, Result
 from samgraph.engines.protocol import MemoryUsage
 from samgraph.errors import EngineError
 from samgraph.graph.types import Array
@@ -40,7 +43,7 @@ class Plan:
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
-    def read(data: bytes) -> "Plan":
+    def read(data: bytes) -> Plan:
         """The plan that `to_bytes` wrote."""
         try:
             found = json.loads(data)
@@ -60,13 +63,13 @@ class Plan:
 class Stage:
     """One compiled model and its idle requests; each thread that runs takes one."""
 
-    def __init__(self, plan: StagePlan, compiled: Any) -> None:
+    def __init__(self, plan: StagePlan, compiled: CompiledModel) -> None:
         self.compiled = compiled
         self._inputs, self._outputs = plan.inputs, plan.outputs
         self._fixed = tuple(_fixed(port) for port in compiled.outputs)
         types = [port.get_element_type() for port in compiled.inputs]
         self._halves = [i for i, type in enumerate(types) if type == openvino.Type.bf16]
-        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[Request] = queue.SimpleQueue()
 
     def run(self, values: dict[str, Array]) -> None:
         """Read the inputs from `values` and put the outputs there, in memory of their own.
@@ -93,7 +96,7 @@ class Stage:
         self._idle.put(request)
 
 
-def _fixed(port: Any) -> tuple[tuple[int, ...], Any] | None:
+def _fixed(port: Result) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     """The shape and dtype of an output that has the same in every run, and is not empty."""
     shape = port.get_partial_shape()
     if shape.is_dynamic or 0 in (sides := tuple(shape.to_shape())):
@@ -104,7 +107,9 @@ def _fixed(port: Any) -> tuple[tuple[int, ...], Any] | None:
 class OpenVinoProgram:
     """Compiled models that run one after another."""
 
-    def __init__(self, plan: Plan, models: Sequence[Any], grown: int, held: object = None) -> None:
+    def __init__(
+        self, plan: Plan, models: Sequence[CompiledModel], grown: int, held: object = None
+    ) -> None:
         self._plan, self._grown = plan, grown
         self._held = held  # the memory of the cache file, which restored models read in place
         self._stages = [Stage(part, model) for part, model in zip(plan.stages, models, strict=True)]

@@ -49,7 +49,7 @@ class ReferenceEngine:
     folds_params: bool = False
     caches_programs: bool = False
     dtypes: frozenset[DType] = frozenset(DTYPES)
-    pipeline: tuple[Step, ...] = ()
+    passes: tuple[Step, ...] = ()
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:

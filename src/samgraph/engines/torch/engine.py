@@ -84,7 +84,7 @@ class TorchEngine:
     caches_programs: bool = False
     ops: frozenset[str] = frozenset((*RULES, "constant"))
     dtypes: frozenset[DType] = frozenset(TORCH_DTYPES)
-    pipeline: tuple[Step, ...] = (*COMMON, Step(merge_projections))
+    passes: tuple[Step, ...] = (*COMMON, Step(merge_projections))
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:

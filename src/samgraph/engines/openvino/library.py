@@ -1,0 +1,124 @@
+"""What we use of OpenVINO, as types: its own stubs are marked to be ignored by type checkers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from openvino import opset15 as _opset15
+
+from samgraph.graph.types import Array
+
+Hints: TypeAlias = Mapping[str, str | int]
+
+
+class Port(Protocol):
+    """A node with one output, or one output of a node: what a lowering rule reads and makes."""
+
+    def output(self, index: int) -> "Port":
+        """One of the outputs of a node."""
+        ...
+
+    def set_friendly_name(self, name: str) -> None:
+        """Name a node in OpenVINO's messages."""
+        ...
+
+
+class Opset(Protocol):
+    """A table of node makers by name."""
+
+    def __getattr__(self, name: str) -> Callable[..., Port]:
+        """Makes a node of other nodes and attributes."""
+        ...
+
+
+opset15: Opset = _opset15
+
+
+class ElementType(Protocol):
+    """A dtype."""
+
+    def to_string(self) -> str:
+        """Its name, as `convert` takes it."""
+        ...
+
+    def to_dtype(self) -> np.dtype[Any]:
+        """The numpy dtype."""
+        ...
+
+
+class PartialShape(Protocol):
+    """A shape that may have unknown lengths."""
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether a length is unknown."""
+        ...
+
+    def to_shape(self) -> Sequence[int]:
+        """The lengths, all of them known."""
+        ...
+
+
+class Result(Protocol):
+    """An output of a compiled model."""
+
+    def get_partial_shape(self) -> PartialShape:
+        """Its shape."""
+        ...
+
+    def get_element_type(self) -> ElementType:
+        """Its dtype."""
+        ...
+
+
+class Request(Protocol):
+    """A run of a compiled model, one at a time."""
+
+    def set_output_tensor(self, index: int, tensor: object) -> None:
+        """Where to write an output."""
+        ...
+
+    def infer(
+        self, inputs: Sequence[Array], *, share_inputs: bool, share_outputs: bool
+    ) -> Mapping[int, Array]:
+        """The outputs by number."""
+        ...
+
+
+class CompiledModel(Protocol):
+    """A model that can run."""
+
+    @property
+    def inputs(self) -> Sequence[Result]:
+        """What it takes."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[Result]:
+        """What it gives."""
+        ...
+
+    def create_infer_request(self) -> Request:
+        """Another run, with memory of its own."""
+        ...
+
+    def export_model(self, stream: BytesIO) -> None:
+        """Write what `Core.import_model` reads."""
+        ...
+
+
+class Core(Protocol):
+    """OpenVINO itself."""
+
+    def get_property(self, device: str, name: str) -> Any:
+        """A fact about a device."""
+        ...
+
+    def compile_model(self, model: object, device: str, hints: Hints) -> CompiledModel:
+        """Compile; `RuntimeError` where it cannot."""
+        ...
+
+    def import_model(self, tensor: object, device: str, hints: Hints) -> CompiledModel:
+        """What `export_model` wrote; `RuntimeError` where it is something else."""
+        ...

@@ -1,0 +1,87 @@
+"""`samgraph bench`, and the options that every command with a model has."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from samgraph.cli.main import samgraph as commands
+from samgraph.cli.options import ModelChoice
+from tests.cli.running import Outcome, call
+
+WITH_A_MODEL = ("segment", "everything", "track", "bench")
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, weights: Path) -> Callable[..., Outcome]:
+    """``bench("--json")`` times the small model at 128 pixels."""
+    small = ["--model", weights, "--image-size", "128", "--runs", "1"]
+    return lambda *arguments: call(monkeypatch, ["bench", *small, *arguments])
+
+
+def test_graphs_are_timed_fused_and_split(bench: Callable[..., Outcome]) -> None:
+    done = bench("--graphs", "memory_attention,mask_prompt", "--json")
+
+    found = json.loads(done.text)
+    rows = [(row["graph"], row["profile"], row["runs"]) for row in found["graphs"]]
+    assert rows == [
+        ("memory_attention", "fused", 1),
+        ("mask_prompt", "fused", 1),
+        ("memory_attention", "split", 1),
+    ]
+    assert all(row["run_seconds"] > 0 and row["compile_seconds"] > 0 for row in found["graphs"])
+    assert found["reason"].startswith("openvino on the cpu")
+
+
+def test_the_table_is_plain_text(bench: Callable[..., Outcome]) -> None:
+    lines = bench("--graphs", "mask_prompt", "--profile", "fused,plain").text.splitlines()
+
+    assert lines[1].split() == ["graph", "profile", "compile", "run"]
+    assert [line.split()[:2] for line in lines[2:4]] == [
+        ["mask_prompt", "fused"],
+        ["mask_prompt", "plain"],
+    ]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_an_unknown_graph_is_refused(bench: Callable[..., Outcome]) -> None:
+    done = bench("--graphs", "nothing")
+
+    assert done.code == 2
+    assert done.err.startswith("error: there is no graph `nothing`")
+
+
+@pytest.mark.parametrize("name", WITH_A_MODEL)
+def test_commands_that_load_a_model_have_the_same_options(name: str) -> None:
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
+
+    options = {option for param in command.params for option in param.opts}
+
+    assert {"--model", "--device", "--engine", "--precision", "--threads", "--profile"} <= options
+
+
+def test_help_for_the_device_says_what_is_here(
+    bench: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samgraph.engines.devices._cuda_devices", lambda: 0)
+
+    shown = " ".join(bench("--help").text.split())
+
+    assert "auto, cpu, cuda (not here: there is no NVIDIA driver with a GPU)" in shown
+
+
+def test_the_precision_of_a_choice_is_asked_for_or_the_profiles(tmp_path: Path) -> None:
+    def choice(precision: str | None, profile: str | None, model: str) -> ModelChoice:
+        return ModelChoice(model, "cpu", None, precision, None, profile, None)
+
+    (tmp_path / "a.profiles.toml").write_text('[profile.default]\nprecision = "bf16"\n')
+    weights = str(tmp_path / "a.pt")
+
+    assert choice(None, None, "samgraph-nano").precision == "fp32"
+    assert choice("bf16", None, "samgraph-nano").precision == "bf16"
+    assert choice(None, None, weights).precision == "bf16"
+    assert choice("fp32", None, weights).precision == "fp32"
+    assert choice(None, "split", weights).precision == "fp32"

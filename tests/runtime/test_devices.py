@@ -1,0 +1,135 @@
+"""Which engine and device is taken: named ones, `auto` with its reasons, and what is not here."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from samgraph.engines import Device, EngineOptions, devices, find_engine, parse_device
+from samgraph.engines import protocol as protocol_module
+from samgraph.engines.protocol import Listing
+from samgraph.errors import EngineError, OptionError
+from samgraph.runtime import CompileOptions, Session
+from samgraph.runtime.devices import devices_here
+
+PLAIN = CompileOptions(threads=1, cache=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ("auto", None),
+        ("cpu", Device("cpu")),
+        ("cuda", Device("cuda")),
+        ("cuda:0", Device("cuda", 0)),
+        ("cuda:12", Device("cuda", 12)),
+    ],
+)
+def test_a_device_is_read_as_it_prints(text: str, device: Device | None) -> None:
+    assert parse_device(text) == device
+    assert device is None or str(device) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "npu", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "CUDA", "cpu:0", "auto:0", " cpu"]
+)
+def test_other_names_are_refused(text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_device(text)
+
+    assert str(caught.value) == (
+        f"there is no device `{text}`\n  expected: auto, cpu, cuda or cuda:0"
+    )
+
+
+def test_a_device_that_is_no_text_is_refused() -> None:
+    with pytest.raises(OptionError, match="there is no device `3`"):
+        Session(3)  # type: ignore[arg-type]  # a mistake
+
+
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_cuda_devices", lambda: 0)
+
+
+def test_auto_without_a_gpu_is_the_cpu_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_gpu(monkeypatch)
+
+    assert Session("auto", PLAIN).reason == (
+        "openvino on the cpu, 1 thread, fp32; not cuda: there is no NVIDIA driver with a GPU"
+    )
+    assert Session("cpu", PLAIN).reason == "openvino on the cpu, 1 thread, fp32"
+
+
+def test_auto_with_a_gpu_that_no_engine_can_use_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_cuda_devices", lambda: 1)
+    listing = Listing("samgraph.engines.absent", extra="torch", candidate_for=("cuda",))
+    monkeypatch.setitem(protocol_module._FOLDERS, "torch", listing)
+
+    assert Session("auto", PLAIN).reason == (
+        "openvino on the cpu, 1 thread, fp32; not cuda: engine `torch` cannot be loaded, "
+        "No module named 'samgraph.engines.absent'"
+    )
+
+
+class OnGpu:
+    """An engine that says it runs on a GPU, and is the reference."""
+
+    devices = {"cuda": ("fp32", "bf16")}  # noqa: RUF012  (it stands for an engine)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(find_engine("reference"), name)
+
+    def on(self, device: Device) -> "OnGpu":
+        if device.index == 7:
+            raise EngineError("device `cuda:7` cannot be used here", got="it is busy")
+        return self
+
+    def decide(self, wanted: EngineOptions, memory: Path | None) -> object:
+        return find_engine("reference").decide(wanted, memory)
+
+
+def test_auto_takes_a_gpu_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_cuda_devices", lambda: 1)
+    listing = Listing("gpu_engine", candidate_for=("cuda",))
+    monkeypatch.setitem(protocol_module._FOLDERS, "torch", listing)
+    module = SimpleNamespace(engine=OnGpu())
+    monkeypatch.setitem(sys.modules, "gpu_engine", module)
+
+    assert Session("auto", PLAIN).reason.startswith("reference on cuda, fp32")
+    assert Session("cuda:3", PLAIN).reason.startswith("reference on cuda:3, fp32")
+    with pytest.raises(EngineError, match="device `cuda:7` cannot be used here"):
+        Session("cuda:7", PLAIN)
+
+
+def test_a_named_engine_goes_to_the_device_it_prefers_and_can_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_gpu(monkeypatch)
+    options = CompileOptions(engine="reference", cache=False)
+
+    assert Session("auto", options).reason.startswith("reference on the cpu, 1 thread, fp32")
+
+
+def test_help_says_what_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_cuda_devices", lambda: 2)
+    assert devices_here() == "auto, cpu, cuda"
+
+    no_gpu(monkeypatch)
+    assert devices_here() == ("auto, cpu, cuda (not here: there is no NVIDIA driver with a GPU)")
+
+
+def test_a_gpu_of_a_number_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_cuda_devices", lambda: 2)
+
+    assert devices.why_absent(Device("cuda", 1)) is None
+    assert devices.why_absent(Device("cuda", 2)) == "there are 2 of them"
+    assert devices.why_absent(Device("cpu")) is None
+
+
+def test_the_driver_is_asked_without_an_error_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("no-such-library.so", "libm.so.6"):  # the second is no driver
+        monkeypatch.setattr(devices, "_DRIVER", {sys.platform: name})
+        assert devices._cuda_devices() == 0
