@@ -105,7 +105,9 @@ def model_options(function: Function) -> Callable[..., Any]:
         metavar="NAME|PATH",
         help="A model by name (`samgraph models` lists them), or a checkpoint.",
     )
-    @click.option("--device", cls=_DeviceOption, default="auto", show_default=True)
+    @click.option(
+        "--device", cls=_DeviceOption, default="auto", show_default=True, help="Where to run."
+    )
     @click.option("--engine", metavar="NAME", help="What runs it; the device's own if not said.")
     @click.option(
         "--precision",

@@ -13,6 +13,7 @@ from samgraph.graph.types import numpy_dtype
 from samgraph.models.sam2.model import FOR_ONE, Sam2Model
 from samgraph.models.sam2.statistics import TYPICAL
 from samgraph.runtime import CompiledGraph
+from samgraph.runtime.split import SplitGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def typical_inputs(graph: Graph) -> dict[str, Array]:
 
 def _is_new(seen: dict[str, Graph], name: str, compiled: CompiledGraph) -> bool:
     """Whether a graph was not met before as it is compiled now; stages always count."""
-    if not isinstance(compiled, CompiledGraph):
+    if isinstance(compiled, SplitGraph):
         return True
     optimised = compiled.optimised
     return seen.setdefault(name, optimised) is optimised or seen[name] != optimised

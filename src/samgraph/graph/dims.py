@@ -3,6 +3,9 @@
 A symbol stands for a length that is known only when a graph runs: `M` memory tokens, `P`
 points. Shape rules add, multiply and divide dimensions; the result is kept in one canonical
 form, so that two dimensions are equal exactly when they print the same.
+
+Dimensions are also read from text, so their size is limited: whatever is computed from them has at
+most 1024 terms of degree 32, factors of 63 bits, and floors eight deep. Real ones have a few.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from samgraph.errors import GraphError, ShapeError
+from samgraph.untrusted.text import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Expr:
         return -self + other
 
     def __mul__(self, other: Dim) -> Dim:
+        if len(self.terms) * len(_terms(other)) > _MOST_TERMS:
+            raise ShapeError("a dimension has too many terms", expected=f"at most {_MOST_TERMS}")
         total: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in _terms(other):
@@ -75,6 +81,8 @@ class Expr:
         rest = _make({m: f for m, f in self.terms if not m or f % other})
         if isinstance(rest, int):
             return _make(whole) + rest // other
+        if _depth(rest) >= _DEEPEST:
+            raise ShapeError("a dimension has floors within floors", expected=f"{_DEEPEST} deep")
         return _make(whole) + _make({(Floor(rest, other),): 1})
 
     def __str__(self) -> str:
@@ -111,7 +119,8 @@ Dim: TypeAlias = int | Expr
 Shape: TypeAlias = tuple[Dim, ...]
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST_TERMS = 1024  # of a product in a text; real dimensions have a few
+_MOST_TERMS, _HIGHEST_DEGREE, _LARGEST, _DEEPEST = 1024, 32, 1 << 63, 8
+_LONGEST_TEXT = 10_000
 
 
 def symbol(name: str) -> Expr:
@@ -176,12 +185,23 @@ def known(dim: Dim) -> int:
 def parse_dim(text: str) -> Dim:
     """Read a dimension as it prints."""
     try:
+        if len(text) > _LONGEST_TEXT:
+            raise ValueError("a dimension is short")
         return _read(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ShapeError, RecursionError, MemoryError) as error:
-        raise GraphError(f"`{text}` is not a dimension", expected="such as `4096*F+N`") from error
+        raise GraphError(
+            f"`{shown(text)}` is not a dimension", expected="such as `4096*F+N`"
+        ) from error
 
 
 def _read(tree: ast.expr) -> Dim:
+    dim = _computed(tree)
+    if isinstance(dim, int) and abs(dim) >= _LARGEST:
+        raise ValueError("a dimension has 63 bits")
+    return dim
+
+
+def _computed(tree: ast.expr) -> Dim:
     match tree:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value
@@ -194,10 +214,7 @@ def _read(tree: ast.expr) -> Dim:
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             return _read(left) - _read(right)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            a, b = _read(left), _read(right)
-            if len(_terms(a)) * len(_terms(b)) > _MOST_TERMS:
-                raise ValueError("a product of too many terms")
-            return a * b
+            return _read(left) * _read(right)
         case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
             return floor_divide(_read(left), _read(right))
     raise ValueError(ast.unparse(tree))
@@ -211,6 +228,10 @@ def _make(terms: Mapping[Monomial, int]) -> Dim:
     kept = {monomial: factor for monomial, factor in terms.items() if factor}
     if set(kept) <= {()}:
         return kept.get((), 0)
+    if len(kept) > _MOST_TERMS or max(map(len, kept)) > _HIGHEST_DEGREE:
+        raise ShapeError("a dimension has too many terms, or of too high a degree")
+    if max(map(abs, kept.values())) >= _LARGEST:
+        raise ShapeError("a dimension has a factor of more than 63 bits")
     order = sorted(kept.items(), key=lambda term: (-len(term[0]), str(term[0])))
     return Expr(tuple(order))
 
@@ -220,6 +241,12 @@ def _factor_out(dim: Dim, by: Dim) -> Dim | None:
     head, lead = _terms(dim)[0], _terms(by)[0]
     trial = divide(_make({head[0]: head[1]}), _make({lead[0]: lead[1]}))
     return trial if trial is not None and trial * by == dim else None
+
+
+def _depth(dim: Expr) -> int:
+    """How deep floors are nested."""
+    floors = [atom for monomial, _ in dim.terms for atom in monomial if isinstance(atom, Floor)]
+    return max((1 + _depth(floor.over) for floor in floors), default=0)
 
 
 def _symbols(dim: Expr) -> Iterator[str]:

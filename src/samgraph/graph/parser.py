@@ -14,6 +14,7 @@ from samgraph.graph.dims import parse_dim
 from samgraph.graph.graph import Attribute, Graph, Literal, Node, Value
 from samgraph.graph.types import INTEGERS, Array, TensorType, numpy_dtype, parse_type
 from samgraph.graph.verifier import verify
+from samgraph.untrusted.text import shown
 
 _HEAD = re.compile(r"graph ([\w.\-]+)\(")
 _DECLARED = re.compile(r"(param )?%([\w.\-/]+): (\w+\[.*\]),")
@@ -25,12 +26,17 @@ _LITERAL = re.compile(r"(\w+\[[\d,]*\])\{(.*)\}")
 _KEYWORD = re.compile(r"(\w+)=(.*)", re.DOTALL)
 _TRUTH = {"True": True, "False": False}
 
+# Far beyond any graph: a text of 64 MB, a constant's shape in it, the bytes it unpacks to.
+MOST_TEXT, LONGEST_ATTRIBUTE, DEEPEST, MOST_CONSTANTS = 64 << 20, 10_000, 8, 128 << 20
+
 
 def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
     """Read a printed graph.
 
     `constants` gives, by digest, the arrays that the text does not carry.
     """
+    if len(text) > MOST_TEXT:
+        raise GraphError("the text of a graph is too long", expected=f"at most {MOST_TEXT:,}")
     lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     literals = {digest: Literal(array) for digest, array in (constants or {}).items()}
     literals |= _read_data(lines)
@@ -48,7 +54,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
                 raise GraphError("the text ends without a closing brace", expected="`}`")
             number, line = next(body, (0, ""))
             if line:
-                raise GraphError(f"line {number} stands after the closing brace", got=f"`{line}`")
+                raise GraphError(f"line {number} stands after the closing brace", got=_quoted(line))
             graph = Graph(name, inputs, params, tuple(nodes), outputs, tuple(marks))
             verify(graph)
             return graph
@@ -66,7 +72,7 @@ def _expect(pattern: re.Pattern[str], body: Iterator[tuple[int, str]], want: str
     number, line = next(body, (0, ""))
     found = pattern.fullmatch(line)
     if found is None:
-        raise GraphError(f"line {number} cannot be read", got=f"`{line}`", expected=f"`{want}`")
+        raise GraphError(f"line {number} cannot be read", got=_quoted(line), expected=f"`{want}`")
     return found
 
 
@@ -80,7 +86,7 @@ def _read_declarations(
             return tuple(inputs), tuple(params)
         found = _DECLARED.fullmatch(line)
         if found is None:
-            raise GraphError(f"line {number} is not a declaration", got=f"`{line}`")
+            raise GraphError(f"line {number} is not a declaration", got=_quoted(line))
         value = Value(found[2], parse_type(found[3]))
         (params if found[1] else inputs).append(value)
     raise GraphError("the text ends inside the declarations", expected="`) {`")
@@ -93,7 +99,7 @@ def _read_outputs(
     for part in text.split(", "):
         name, _, value = part.partition("=%")
         if value not in values:
-            raise GraphError(f"line {number} {does} an unknown value", got=f"`{part}`")
+            raise GraphError(f"line {number} {does} an unknown value", got=_quoted(part))
         outputs.append((name, values[value]))
     return tuple(outputs)
 
@@ -103,21 +109,23 @@ def _read_node(
 ) -> Node:
     found = _NODE.fullmatch(line)
     if found is None:
-        raise GraphError(f"line {number} is not a node", got=f"`{line}`")
+        raise GraphError(f"line {number} is not a node", got=_quoted(line))
     inputs: list[Value] = []
     attributes: dict[str, Attribute] = {}
     for part in split_arguments(found[5]):
         keyword = _KEYWORD.fullmatch(part)
         if part.startswith("%"):
             if part[1:] not in values:
-                raise GraphError(f"line {number}: {part} is used before it is defined")
+                raise GraphError(f"line {number}: {shown(part)} is used before it is defined")
             inputs.append(values[part[1:]])
         elif keyword and keyword[1] in attributes:
             raise GraphError(f"line {number} gives `{keyword[1]}` twice")
         elif keyword:
             attributes[keyword[1]] = _read_attribute(keyword[2], number, literals)
         else:
-            raise GraphError(f"line {number} has an argument that cannot be read", got=f"`{part}`")
+            raise GraphError(
+                f"line {number} has an argument that cannot be read", got=_quoted(part)
+            )
     result = Value(found[1], parse_type(found[2]))
     return Node(found[4], tuple(inputs), attributes, result, bool(found[3]))
 
@@ -136,7 +144,11 @@ def split_arguments(text: str) -> list[str]:
     return [*parts, text[start:].strip()] if text.strip() else []
 
 
-def _read_attribute(text: str, number: int, literals: Mapping[str, Literal]) -> Attribute:
+def _read_attribute(
+    text: str, number: int, literals: Mapping[str, Literal], depth: int = 0
+) -> Attribute:
+    if depth > DEEPEST:
+        raise GraphError(f"line {number} has lists within lists", expected=f"{DEEPEST} deep")
     if text.startswith("#"):
         if text[1:] not in literals:
             raise GraphError(
@@ -150,15 +162,18 @@ def _read_attribute(text: str, number: int, literals: Mapping[str, Literal]) -> 
     if text.startswith("(") and text.endswith(")"):
         parts = [part for part in split_arguments(text[1:-1]) if part]
         if len(parts) != 1 or text.endswith(",)"):
-            return tuple(_read_attribute(part, number, literals) for part in parts)
+            return tuple(_read_attribute(part, number, literals, depth + 1) for part in parts)
+    if len(text) > LONGEST_ATTRIBUTE:
+        raise GraphError(f"line {number} has an attribute that is too long", got=_quoted(text))
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         if text in ("inf", "-inf", "nan"):
             return float(text)
         return parse_dim(text)
-    if not isinstance(value, bool | int | float | str):
-        raise GraphError(f"line {number} has an attribute that cannot be read", got=f"`{text}`")
+    is_long = isinstance(value, int) and abs(value) >= 1 << 63
+    if not isinstance(value, bool | int | float | str) or is_long:
+        raise GraphError(f"line {number} has an attribute that cannot be read", got=_quoted(text))
     return value
 
 
@@ -175,11 +190,12 @@ def _read_literal(found: re.Match[str], number: int) -> Literal:
                 array = np.array([float(part) for part in texts], numpy_dtype(type.dtype))
         return Literal(array.reshape(_lengths(type)))
     except (ValueError, OverflowError, KeyError) as error:
-        raise GraphError(f"line {number} has a bad constant", got=f"`{found[0]}`") from error
+        raise GraphError(f"line {number} has a bad constant", got=_quoted(found[0])) from error
 
 
 def _read_data(lines: list[tuple[int, str]]) -> dict[str, Literal]:
     found: dict[str, Literal] = {}
+    left = MOST_CONSTANTS
     for number, line in lines:
         if not line.startswith("#"):
             continue
@@ -190,15 +206,26 @@ def _read_data(lines: list[tuple[int, str]]) -> dict[str, Literal]:
         try:
             dtype, lengths = numpy_dtype(type.dtype), _lengths(type)
             size = math.prod(lengths) * dtype.itemsize
+            left -= size
+            if left < 0:
+                raise GraphError(
+                    "the constants of a graph are too large", expected=f"{MOST_CONSTANTS:,} bytes"
+                )
             raw = zlib.decompressobj().decompress(base64.b85decode(data[3]), size + 1)
             array = np.frombuffer(raw, dtype).reshape(lengths)
         except (ValueError, OverflowError, zlib.error) as error:
+            if isinstance(error, GraphError):
+                raise
             raise GraphError(f"line {number}: the bytes of #{data[1]} are damaged") from error
         literal = Literal(array)
         if literal.digest != data[1]:
             raise GraphError(f"line {number}: the bytes of #{data[1]} are of another constant")
         found[data[1]] = literal
     return found
+
+
+def _quoted(text: str) -> str:
+    return f"`{shown(text)}`"
 
 
 def _lengths(type: TensorType) -> tuple[int, ...]:

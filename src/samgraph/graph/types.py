@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from samgraph.errors import GraphError
 from samgraph.graph.dims import Dim, Expr, Shape, known, parse_dim
+from samgraph.untrusted.text import shown
 
 DType: TypeAlias = Literal["f32", "f16", "bf16", "f64", "i64", "i32", "u8", "bool"]
 DTYPES: tuple[DType, ...] = get_args(DType)
@@ -22,6 +23,7 @@ _NUMPY = {
     "f32": "float32", "f16": "float16", "f64": "float64",
     "i64": "int64", "i32": "int32", "u8": "uint8", "bool": "bool",
 }  # fmt: skip
+HIGHEST_RANK = 32  # in a text
 _TYPE = re.compile(r"\s*(\w+)\s*\[(.*)\]\s*", re.DOTALL)
 
 
@@ -93,9 +95,12 @@ def parse_type(text: str) -> TensorType:
     """Read a type as it prints."""
     found = _TYPE.fullmatch(text)
     if found is None or found[1] not in DTYPES:
-        raise GraphError(f"`{text}` is not a tensor type", expected="such as `f32[B,64,256]`")
+        expected = "such as `f32[B,64,256]`"
+        raise GraphError(f"`{shown(text)}` is not a tensor type", expected=expected)
     dims = found[2].split(",") if found[2].strip() else []
+    if len(dims) > HIGHEST_RANK:
+        raise GraphError(f"a tensor has at most {HIGHEST_RANK} dimensions", got=len(dims))
     shape = tuple(parse_dim(part) for part in dims)
     if any(isinstance(dim, int) and dim < 0 for dim in shape):
-        raise GraphError(f"`{text}` has a negative dimension")
+        raise GraphError(f"`{shown(text)}` has a negative dimension")
     return TensorType(shape, found[1])

@@ -13,6 +13,8 @@ from samgraph.graph.binding import solvable_symbols
 from samgraph.graph.graph import Graph, Node, Value, check_name
 from samgraph.graph.registry import infer
 
+LONGEST_SHOWN = 1000
+
 
 def verify(graph: Graph, legal: Collection[str] | None = None) -> None:
     """Raise `GraphError` when `graph` breaks a rule, or uses an op that is not `legal`."""
@@ -57,10 +59,11 @@ def _check_marks(graph: Graph, known: dict[str, Value]) -> None:
 
 
 def show(node: Node) -> str:
-    """One node as it prints."""
+    """One node as it prints, for a message: cut where it is very long."""
     from samgraph.graph.printer import print_node
 
-    return print_node(node)
+    text = print_node(node)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _check_names(graph: Graph) -> None:
