@@ -46,7 +46,6 @@ def test_what_is_left_alone_is_chosen() -> None:
 
     assert options.chosen_threads == CORES
     assert options.chosen_profile is PROFILES["fused"]
-    assert options.with_engine("reference").engine == "reference"
     assert CompileOptions(threads=1).chosen_threads == 1
 
 

@@ -1,10 +1,10 @@
-"""axial_rope: turn adjacent channel pairs of each token by angles that tell its place in a grid.
+"""axial_rope: rotate adjacent channel pairs of each token by angles of its position in a grid.
 
     (a, b) -> (a cos t - b sin t, a sin t + b cos t)
 
 `x` is [..., T, heads*D] with T = frames * h * w + unrotated. Token n of a frame stands at column
-``n % w`` and row ``n // w``. In each head the first D/2 channels turn with the column, the last
-D/2 with the row; pair i of a half turns by ``place * theta ** (-4 i / D)``. The grid repeats for
+``n % w`` and row ``n // w``. In each head the first D/2 channels rotate with the column, the last
+D/2 with the row; pair i of a half by ``position * theta ** (-4 i / D)``. The grid repeats for
 every frame (tiled, not interleaved); the last `unrotated` tokens are left as they are.
 """
 
@@ -24,7 +24,7 @@ Pair = tuple[int, int]
 def axial_rope(
     x: Tensor, *, grid: Pair, theta: float, heads: int = 1, unrotated: Dim = 0
 ) -> Tensor:
-    """Turn channel pairs by their token's place in `grid` (height, width)."""
+    """Rotate channel pairs by their token's position in `grid` (height, width)."""
     return emit("axial_rope", x, grid=grid, theta=theta, heads=heads, unrotated=unrotated)
 
 
@@ -35,8 +35,8 @@ def infer(x: TensorType, *, grid: Pair, theta: float, heads: int, unrotated: Dim
     ok = heads >= 1 and divide(x.shape[-1], 4 * heads) is not None
     expect(ok, "axial_rope", "channels do not fit", got=x, want=f"a multiple of {4 * heads}")
     expect(min(grid) >= 1 and theta > 0, "axial_rope", "bad grid or theta", got=grid, want="> 0")
-    turned = x.shape[-2] - unrotated
-    frames = divide(turned, grid[0] * grid[1])
+    rotated = x.shape[-2] - unrotated
+    frames = divide(rotated, grid[0] * grid[1])
     ok = frames is not None and not (isinstance(frames, int) and frames < 0)
     want = f"{grid[0] * grid[1]}*F + {unrotated} tokens"
     expect(ok, "axial_rope", "tokens are not whole frames", got=x, want=want)
@@ -44,17 +44,17 @@ def infer(x: TensorType, *, grid: Pair, theta: float, heads: int, unrotated: Dim
 
 
 def reference(x: Array, *, grid: Pair, theta: float, heads: int, unrotated: int) -> Array:
-    """Turn every frame by the same table."""
+    """Rotate every frame by the same table."""
     cos, sin = rotation_tables(grid, x.shape[-1] // heads, theta)
-    turned = x.shape[-2] - unrotated
-    frames = turned // (grid[0] * grid[1])
+    rotated = x.shape[-2] - unrotated
+    frames = rotated // (grid[0] * grid[1])
     wide = widen(x)
     size = (frames, grid[0] * grid[1], heads, x.shape[-1] // heads // 2, 2)
-    pairs = wide[..., :turned, :].reshape(*x.shape[:-2], *size)
+    pairs = wide[..., :rotated, :].reshape(*x.shape[:-2], *size)
     a, b = pairs[..., 0], pairs[..., 1]
     c, s = (table[:, None, :].astype(wide.dtype) for table in (cos, sin))
-    y = np.stack([a * c - b * s, a * s + b * c], -1).reshape(*x.shape[:-2], turned, x.shape[-1])
-    return np.concatenate([y, wide[..., turned:, :]], -2).astype(x.dtype)
+    y = np.stack([a * c - b * s, a * s + b * c], -1).reshape(*x.shape[:-2], rotated, x.shape[-1])
+    return np.concatenate([y, wide[..., rotated:, :]], -2).astype(x.dtype)
 
 
 @lru_cache(maxsize=32)

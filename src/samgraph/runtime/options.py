@@ -1,7 +1,7 @@
 """How a graph is compiled: engine, precision, threads, profile, cache."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from samgraph.engines import Precision, engine_names
 from samgraph.errors import OptionError
@@ -56,10 +56,6 @@ class CompileOptions:
     def chosen_threads(self) -> int:
         """The number of threads itself."""
         return self.threads if self.threads is not None else core_count()
-
-    def with_engine(self, engine: str) -> "CompileOptions":
-        """The same options for a named engine."""
-        return replace(self, engine=engine)
 
 
 def core_count() -> int:
