@@ -61,7 +61,7 @@ class Recorded:
         self._clear()
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=Recorded._pool):  # type: ignore[arg-type]  # a new type
+        with torch.cuda.graph(graph, pool=Recorded._pool):
             self._found = self._step(*self._given)
         Recorded._pool = graph.pool()
         self._graph, self._gradients = graph, [weight.grad for weight in self.weights]

@@ -147,7 +147,7 @@ class Run:
         losses = self._recorded[kind](*given)
         size = torch.nn.utils.clip_grad_norm_(weights, 1.0)
         none = (~torch.isfinite(size)).float()  # no step then; nothing waits
-        self.optimiser.found_inf = none  # type: ignore[attr-defined]  # read by fused AdamW
+        self.optimiser.found_inf = none  # read by fused AdamW
         self.optimiser.step()
         keep = min(1 - 1 / EMA_STEPS, made / (made + 9))
         with torch.no_grad():

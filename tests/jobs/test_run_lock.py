@@ -56,7 +56,7 @@ def test_processes_that_contend_never_hold_it_together(tmp_path: Path) -> None:
 
     counts = [tuple(map(int, child.communicate(timeout=60)[0].split())) for child in children]
 
-    assert sum(taken for taken, _ in counts) > 100
+    assert sum(taken for taken, _ in counts) > PROCESSES  # however slow the machine is
     assert sum(overlaps for _, overlaps in counts) == 0
     assert list(tmp_path.iterdir()) == []
 

@@ -17,7 +17,7 @@ class ToTensor:
         return tensor.float() / 255 if array.dtype == np.uint8 else tensor
 
 
-class Resize(nn.Module):
+class Resize(nn.Module):  # type: ignore[misc]  # torch is untyped here
     """Bilinear with antialiasing, aspect not kept."""
 
     def __init__(self, size: tuple[int, int]) -> None:
@@ -30,11 +30,8 @@ class Resize(nn.Module):
         return F.interpolate(x[None], size, mode="bilinear", align_corners=False, antialias=True)[0]
 
 
-class Normalize(nn.Module):
+class Normalize(nn.Module):  # type: ignore[misc]  # torch is untyped here
     """(x - mean) / std, a channel at a time."""
-
-    mean: Tensor
-    std: Tensor
 
     def __init__(self, mean: list[float], std: list[float]) -> None:
         super().__init__()

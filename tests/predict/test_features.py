@@ -131,7 +131,7 @@ def test_text_that_is_no_record_is_refused(text: str, saved: Path) -> None:
 
 
 TENSORS: dict[str, dict[str, Any]] = {
-    "another side": {"fine_0": np.zeros((1, 32, 65, 65), np.float32)},
+    "unequal sides": {"fine_0": np.zeros((1, 32, 64, 65), np.float32)},
     "no sides": {"fine_0": np.zeros((1, 32, 0, 0), np.float32)},
     "two images": {"embedding": np.zeros((2, 256, 16, 16), np.float32)},
     "no rank": {"embedding": np.zeros((), np.float32)},

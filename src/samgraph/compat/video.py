@@ -139,8 +139,8 @@ class SAM2VideoPredictor:
         features = self._features(inference_state, frame_idx)
         falls_back = self.settings.dynamic_multimask_via_stability
         outcome = click(self.core, features, clicks, read, previous, falls_back=falls_back)
-        stores = inference_state["temp_output_dict_per_obj"][index]
-        stores[store][frame_idx] = output_of(self._filled(outcome))
+        prompted = inference_state["temp_output_dict_per_obj"][index][store]
+        prompted[frame_idx] = output_of(self._filled(outcome))
         return (
             frame_idx,
             inference_state["obj_ids"],
@@ -163,8 +163,8 @@ class SAM2VideoPredictor:
         inference_state["point_inputs_per_obj"][index].pop(frame_idx, None)
         store = self._store_for(inference_state, index, frame_idx)
         outcome = paint(self.core, self._features(inference_state, frame_idx), squeezed)
-        stores = inference_state["temp_output_dict_per_obj"][index]
-        stores[store][frame_idx] = output_of(self._filled(outcome))
+        prompted = inference_state["temp_output_dict_per_obj"][index][store]
+        prompted[frame_idx] = output_of(self._filled(outcome))
         return (
             frame_idx,
             inference_state["obj_ids"],
@@ -314,24 +314,19 @@ class SAM2VideoPredictor:
                     stores[moving[group[i]]][NON_COND][frame] = output
         for index in range(count):
             state["frames_tracked_per_obj"][index][frame] = {"reverse": reverse}
-        download = self.core.buffers.download
-        return np.concatenate(
-            [
-                download(obj[COND if frame in obj[COND] else NON_COND][frame]["pred_masks"])
-                for obj in stores
-            ]
-        )
+        found = [obj[COND if frame in obj[COND] else NON_COND][frame] for obj in stores]
+        return np.concatenate([self.core.buffers.download(o["pred_masks"]) for o in found])
 
     def _encode_prompted(self, state: State, frame: int, output: Output) -> None:
         binary = self.settings.binarize_mask_from_pts_for_mem_enc
-        features = self._features(state, frame)
-        memory = remember_prompted(self.core, features, [as_outcome(output)], is_prompted=binary)
+        features, outcome = self._features(state, frame), as_outcome(output)
+        memory = remember_prompted(self.core, features, [outcome], is_prompted=binary)
         with_memory(output, self._kept(memory), self.core)
 
     def _kept(self, memory: Any) -> Any:
         """A mask memory [1, T, 64] as it is stored: [T, 64]."""
-        stored = self.core.buffers.zeros(memory.shape, self._stored)
-        self.core.buffers.write(stored, [0], memory)
+        buffers = self.core.buffers
+        buffers.write(stored := buffers.zeros(memory.shape, self._stored), [0], memory)
         return stored[0]
 
     def _filled(self, outcome: Outcome) -> Outcome:
@@ -339,8 +334,8 @@ class SAM2VideoPredictor:
         area, buffers = self.settings.fill_hole_area, self.core.buffers
         if not area:
             return outcome
-        low = without_holes(buffers.download(outcome.logits), area)
-        return replace(outcome, logits=buffers.upload(low))
+        filled = without_holes(buffers.download(outcome.logits), area)
+        return replace(outcome, logits=buffers.upload(filled))
 
     def _features(self, state: State, frame: int, feed: FrameFeed | None = None) -> Features:
         """The encoded frame; as in the reference, the last is cached."""

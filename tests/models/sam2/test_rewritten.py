@@ -28,7 +28,7 @@ def over_cells(graph: Graph, config: Sam2Config) -> list[Node]:
     return [node for node in of(graph, "linear") if node.result.type.shape[1:2] == (cells,)]
 
 
-@pytest.mark.parametrize("engine", ["openvino", "torch", "onnx"])
+@pytest.mark.parametrize("engine", ["openvino", "torch"])
 @pytest.mark.parametrize("name", CONFIG_NAMES)
 def test_no_cell_is_projected_for_a_prompt(name: str, engine: str) -> None:
     config = CONFIG_NAMES[name]

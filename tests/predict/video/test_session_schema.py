@@ -91,13 +91,13 @@ CHANGES: dict[str, Change] = {
     "one prompted frame": setting("policy", "max_prompted", to=1),
     "a policy of text": setting("policy", to="mine"),
     "a limit lifted": setting("display", "max_pixels", to=10**12),
-    "another option": setting("tracker", "cache_mb", to=10**9),
+    "another option": setting("cache_mb", to=10**9),
     "a threshold of text": setting("display", "mask_threshold", to="0"),
     "truth as a number": setting("display", "overlaps", to=1),
     "a number as truth": setting("position", to=True),
     "an unknown field": setting("extra", to=1),
     "an unknown field of an object": setting("objects", 0, "extra", to=1),
-    "an unknown precision": setting("tracker", "memory_precision", to="fp8"),
+    "an unknown precision": setting("memory_precision", to="fp8"),
     "a position far off": setting("position", to=10**18),
     "no size": setting("size_hw", to=[0, 0]),
     "three sides": setting("size_hw", to=[1, 2, 3]),
@@ -120,19 +120,19 @@ CHANGES: dict[str, Change] = {
     "memory in bytes": replacing("prompted.0.mask", lambda a: a.astype(np.uint8)),
     "memory in whole numbers": replacing("prompted.0.mask", lambda a: a.astype(np.int64)),
     "memory of another size": replacing("prompted.0.mask", lambda a: a[:-1]),
-    "nan logits": replacing(".low", lambda a: np.full_like(a, np.nan)),
-    "truth as logits": replacing(".low", lambda a: a > 0),
+    "nan logits": replacing(".logits", lambda a: np.full_like(a, np.nan)),
+    "truth as logits": replacing(".logits", lambda a: a > 0),
     "labels of nine": replacing(".labels", lambda a: np.full_like(a, 9)),
     "labels as floats": replacing(".labels", lambda a: a.astype(np.float32)),
     "more labels than points": replacing(".labels", lambda a: np.ones(9, np.int64)),
-    "points in space": replacing(".points_xy", lambda a: np.ones((1, 3), np.float32)),
-    "nan box": replacing(".box_xyxy", lambda a: np.full_like(a, np.nan)),
+    "points in space": replacing(".points", lambda a: np.ones((1, 3), np.float32)),
+    "nan box": replacing(".points", lambda a: np.full_like(a, np.nan)),
     "a mask of another size": replacing("prompt.3.mask", lambda a: a[:5]),
     "a mask of numbers": replacing("prompt.3.mask", lambda a: a.astype(np.float32)),
     "passed frames of three": replacing(".passed", lambda a: np.zeros((4, 3), np.int64)),
     "passed frames far off": replacing(".passed", lambda a: np.full((4, 2), 2**60, np.int64)),
     "no pointer": dropping("prompted.0.pointer"),
-    "no answer's logits": dropping(".low"),
+    "no answer's logits": dropping(".logits"),
     "no passed frames": dropping(".passed"),
     "a tensor of nobody": lambda _, tensors: tensors.update(more=np.zeros(3, np.float32)),
 }
@@ -161,10 +161,10 @@ def test_a_session_that_was_tampered_with_is_refused_at_once(
     "text",
     [
         "[" * 100_000,
-        '{"kind": "video", "version": 1, "position": Infinity}',
-        '{"kind": "video", "version": 1, "position": 1e999}',
-        '{"kind": "video", "version": 1, "kind": "stream"}',
-        '{"kind": "video", "version": 1}',
+        '{"kind": "video", "version": 2, "position": Infinity}',
+        '{"kind": "video", "version": 2, "position": 1e999}',
+        '{"kind": "video", "version": 2, "kind": "stream"}',
+        '{"kind": "video", "version": 2}',
         '{"kind": "video", "version": [1]}',
         '{"kind": ["video"]}',
         "null",
@@ -181,7 +181,7 @@ def test_text_that_is_no_record_is_refused(text: str) -> None:
 def test_what_is_saved_passes(kind: str, folder: Path) -> None:
     text, tensors = saved(folder, kind)
 
-    check_session(read_record(text, "a"), tensors, tiny_model().config, "a")
+    check_session(read_record(text, "a"), tensors, tiny_model(), "a")
 
 
 def test_a_frame_of_a_stream_keeps_to_the_limit_of_pixels(folder: Path) -> None:
@@ -189,9 +189,7 @@ def test_a_frame_of_a_stream_keeps_to_the_limit_of_pixels(folder: Path) -> None:
     huge = np.broadcast_to(np.zeros((1, 1, 3), np.uint8), (8001, 8000, 3))
 
     with pytest.raises(CheckpointError, match="does not fit"):
-        check_session(
-            read_record(text, "a"), {**tensors, "stream.frame": huge}, tiny_model().config, "a"
-        )
+        check_session(read_record(text, "a"), {**tensors, "stream.frame": huge}, tiny_model(), "a")
 
 
 @pytest.mark.parametrize(
