@@ -35,7 +35,7 @@ def tile_sums(graph: Graph) -> Graph:
 
 def _is_broadcast(graph: Graph, node: Node) -> bool:
     """Whether an image is added to a convolution's result that has more rows."""
-    _, *rest = node.result.type.shape
+    rest = list(node.result.type.shape[1:])
     shapes = [value.type.shape for value in node.inputs]
     if len(rest) != 3 or any(len(s) != 4 or list(s[1:]) != rest for s in shapes):
         return False
