@@ -15,7 +15,7 @@ from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.types import Array, DType
 from samgraph.passes.rewriter import Rewriter
 
-Precision: TypeAlias = Literal["fp32", "bf16"]
+Precision: TypeAlias = Literal["fp32", "tf32", "bf16", "fp16"]
 Decomposition: TypeAlias = Callable[[Rewriter, Node], Value]
 
 _FOLDERS = {

@@ -26,6 +26,12 @@ def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
         raise OptionError(f"there is no device `{device}`", expected=", ".join(DEVICES))
     if device == "cuda":
         return _choose_cuda(options)
+    if options.precision not in ("fp32", "bf16"):
+        raise OptionError(
+            f"precision `{options.precision}` does not exist on the cpu",
+            expected="fp32, bf16",
+            hint='use device="cuda"',
+        )
     name = options.engine or "openvino"
     engine = find_engine(name)
     threads = options.chosen_threads

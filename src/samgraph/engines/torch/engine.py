@@ -3,26 +3,32 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from samgraph.engines.protocol import Decomposition, EngineOptions, MemoryUsage
 from samgraph.engines.torch.buffers import TorchBuffers
+from samgraph.engines.torch.cuda_graphs import GraphRunner
 from samgraph.engines.torch.evaluation import Evaluator
-from samgraph.engines.torch.plan import halved_params
-from samgraph.engines.torch.settings import plain_float32, use_threads
-from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor
+from samgraph.engines.torch.kernels import kernel_rules
+from samgraph.engines.torch.passes import CUDA_PASSES
+from samgraph.engines.torch.plan import gathered_inputs, halved_params
+from samgraph.engines.torch.settings import fast_float32, plain_float32, use_threads
+from samgraph.engines.torch.tensors import TORCH_DTYPES
+from samgraph.engines.torch.weights import Weights
 from samgraph.errors import EngineError
 from samgraph.graph.binding import bind
 from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array, DType
+from samgraph.passes import fold_params, optimise
 
 Device = Literal["cpu", "cuda"]
+OLDEST = (8, 0)  # the first with bf16
 
 
 class TorchProgram:
-    """A graph with its weights on a device."""
+    """A graph with its weights on a device. On CUDA it is replayed: see `cuda_graphs.py`."""
 
     def __init__(
         self,
@@ -31,30 +37,47 @@ class TorchProgram:
         device: torch.device,
         options: EngineOptions,
     ) -> None:
-        self._evaluator = Evaluator(graph, options.precision)
-        self._device, self._threads = device, options.threads
+        kernels = None
+        if device.type == "cuda" and options.precision != "fp32":
+            kernels = kernel_rules()
+            graph, weights = fold_params(optimise(graph, CUDA_PASSES), weights)
+        self._evaluator = Evaluator(graph, options.precision, kernels)
+        self._device, self._options = device, options
         halved = halved_params(graph, self._evaluator.steps)
-        self._weights = {
-            value.name: _weight(weights[value.name], device, value.name in halved)
-            for value in graph.params
-        }
+        arrays = {value.name: weights[value.name] for value in graph.params}
+        self._weights = Weights(arrays, halved, device)
+        self._replay = None
+        if device.type == "cuda":
+            tables = gathered_inputs(graph) if kernels else frozenset[str]()
+            self._replay = GraphRunner(self._compute, tables, device)
 
     def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Named inputs to named outputs."""
+        if self._replay is None:
+            return self._compute(inputs)
+        try:
+            return self._replay.run(dict(inputs))
+        except torch.OutOfMemoryError as error:
+            raise gpu_is_full(self._evaluator.graph.name, error) from error
+
+    def _compute(self, inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """The same, kernel by kernel."""
         graph, device = self._evaluator.graph, self._device
-        bindings = bind(graph.inputs, {name: array.shape for name, array in inputs.items()})
-        threads = use_threads(self._threads) if device.type == "cpu" else nullcontext()
-        with torch.no_grad(), plain_float32(), threads:
-            found = self._evaluator.run({**self._weights, **inputs}, bindings, device)
+        shapes = {name: tuple(tensor.shape) for name, tensor in inputs.items()}
+        bindings = bind(graph.inputs, shapes)
+        fast = self._options.precision == "tf32"
+        threads = use_threads(self._options.threads) if device.type == "cpu" else nullcontext()
+        with torch.no_grad(), fast_float32() if fast else plain_float32(), threads:
+            found = self._evaluator.run({**self._weights.tensors, **inputs}, bindings, device)
         return self._own(found, inputs)
 
     def _own(
-        self, found: dict[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]
+        self, found: dict[str, torch.Tensor], inputs: Mapping[str, Any]
     ) -> dict[str, torch.Tensor]:
         """Outputs that share no memory with weights, constants, inputs or each other."""
         constants = self._evaluator.constants(self._device).values()
-        taken = {x.untyped_storage().data_ptr() for x in (*self._weights.values(), *constants)}
-        taken |= {x.untyped_storage().data_ptr() for x in inputs.values()}
+        read = (*self._weights.tensors.values(), *constants, *inputs.values())
+        taken = {x.untyped_storage().data_ptr() for x in read if isinstance(x, torch.Tensor)}
         own: dict[str, torch.Tensor] = {}
         for name, tensor in found.items():
             place = tensor.untyped_storage().data_ptr()
@@ -63,8 +86,8 @@ class TorchProgram:
         return own
 
     def memory(self) -> MemoryUsage:
-        """The weights, on whichever device; nothing is compiled."""
-        return MemoryUsage(sum(tensor.nbytes for tensor in self._weights.values()), 0)
+        """The weights, on whichever device, and what captured graphs hold."""
+        return MemoryUsage(self._weights.bytes, 0)
 
     def export(self) -> bytes | None:
         """Nothing to keep."""
@@ -105,6 +128,8 @@ class TorchEngine:
         """Bring the weights to the device and work out the steps."""
         try:
             return TorchProgram(graph, weights, torch.device(self.device), options)
+        except torch.OutOfMemoryError as error:
+            raise gpu_is_full(graph.name, error) from error
         except RuntimeError as error:
             text = f"torch could not bring graph `{graph.name}` to `{self.device}`"
             raise EngineError(text, got=str(error).strip().split("\n")[0]) from error
@@ -116,18 +141,32 @@ class TorchEngine:
 
 def engine_on(device: Device) -> TorchEngine:
     """The engine for a device, which must be there."""
-    if device == "cuda" and not torch.cuda.is_available():
+    if device != "cuda":
+        return TorchEngine(device)
+    if not torch.cuda.is_available():
         raise EngineError(
             "device `cuda` cannot be used here",
             got=f"torch {torch.__version__}, which sees no CUDA device",
             hint='use device="cpu", or install a torch built for CUDA',
         )
+    capability = torch.cuda.get_device_capability()
+    if capability < OLDEST:
+        raise EngineError(
+            "the GPU is too old",
+            got=f"{torch.cuda.get_device_name()}, compute capability {capability[0]}.{capability[1]}",
+            expected=f"{OLDEST[0]}.{OLDEST[1]} or newer",
+            hint='use device="cpu"',
+        )
     return TorchEngine(device)
 
 
-def _weight(array: Array, device: torch.device, halved: bool) -> torch.Tensor:
-    tensor = to_tensor(array, device)
-    return tensor.to(torch.bfloat16) if halved else tensor
+def gpu_is_full(graph: str, error: Exception) -> EngineError:
+    """What to tell a user whose GPU has no memory left."""
+    return EngineError(
+        f"the GPU has no memory left for graph `{graph}`",
+        got=str(error).strip().split(". ")[0],
+        hint='run fewer objects or images at once, keep the memory bank on the host, or use device="cpu"',
+    )
 
 
 engine = TorchEngine()

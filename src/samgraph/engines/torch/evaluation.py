@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint as run_and_forget
 from samgraph.engines.protocol import Precision
 from samgraph.engines.torch.pieces import Piece, cut
 from samgraph.engines.torch.plan import Step, plan
+from samgraph.engines.torch.products import Rule
 from samgraph.engines.torch.settings import plain_float32
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor
 from samgraph.errors import EngineError, InputError
@@ -40,8 +41,13 @@ def evaluate(
 class Evaluator:
     """A graph ready to be evaluated again and again; keeps its constants on each device it saw."""
 
-    def __init__(self, graph: Graph, precision: Precision = "fp32") -> None:
-        self.graph, self.steps = graph, plan(graph, precision)
+    def __init__(
+        self,
+        graph: Graph,
+        precision: Precision = "fp32",
+        kernels: Mapping[str, Rule] | None = None,
+    ) -> None:
+        self.graph, self.steps = graph, plan(graph, precision, kernels)
         self._read = (*graph.inputs, *graph.params)
         self._outputs = {value.name for _, value in graph.outputs}
         self._constants: dict[torch.device, dict[str, torch.Tensor]] = {}

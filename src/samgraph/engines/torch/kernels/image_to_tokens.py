@@ -1,0 +1,83 @@
+"""image_to_tokens: every cell of an image takes from few tokens, is added to and normalised.
+
+    y = layer_norm(image + sum over heads of softmax(queries @ keys.T + scores) @ values)
+
+A program takes some cells of one image and goes from head to head; the tokens of a head fit in
+registers. image and queries [N, I, C], keys and values [N, T, h*C], scores [N, T, h] -> [N, I, C].
+Rows of keys, values and scores may lie apart in memory.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from samgraph.engines.torch.kernels.launch import Kernel
+
+_FEWEST = 16  # tokens that the matrix units take
+
+
+@triton.jit
+def _image_to_tokens(x_ptr, q_ptr, k_ptr, s_ptr, v_ptr, scale_ptr, shift_ptr, y_ptr, cells, T,
+                     x_batch, q_batch, k_batch, k_row, s_batch, s_row, v_batch, v_row, eps,
+                     HEADS: tl.constexpr, C: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
+                     BM: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+    image = tl.program_id(1).to(tl.int64)
+    rows, cs, ts = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BC), tl.arange(0, BT)
+    inside = (rows < cells)[:, None] & (cs < C)[None, :]
+    held = (ts < T)[:, None] & (cs < C)[None, :]
+    at = rows[:, None] * C + cs[None, :]
+    q = tl.load(q_ptr + image * q_batch + at, mask=inside, other=0.0)
+    y = tl.load(x_ptr + image * x_batch + at, mask=inside, other=0.0).to(tl.float32)
+    for head in range(HEADS):
+        k_at = k_ptr + image * k_batch + ts[:, None] * k_row + head * C + cs[None, :]
+        k = tl.load(k_at, mask=held, other=0.0)
+        s = tl.load(s_ptr + image * s_batch + ts * s_row + head, mask=ts < T, other=0.0)
+        fit = tl.dot(q, tl.trans(k), input_precision=PRECISION) + s.to(tl.float32)[None, :]
+        fit = tl.where((ts < T)[None, :], fit * 1.4426950408889634, float("-inf"))
+        powers = tl.exp2(fit - tl.max(fit, 1)[:, None])
+        powers = powers / tl.sum(powers, 1)[:, None]
+        v_at = v_ptr + image * v_batch + ts[:, None] * v_row + head * C + cs[None, :]
+        v = tl.load(v_at, mask=held, other=0.0)
+        y = tl.dot(powers.to(v.dtype), v, y, input_precision=PRECISION)
+    y -= (tl.sum(y, 1) / C)[:, None]
+    y = tl.where((cs < C)[None, :], y, 0.0)
+    y *= tl.rsqrt(tl.sum(y * y, 1) / C + eps)[:, None]
+    scale = tl.load(scale_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
+    shift = tl.load(shift_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
+    y = y * scale[None, :] + shift[None, :]
+    y_at = y_ptr + image * cells * C + at
+    tl.store(y_at, y.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+_KERNEL = Kernel(_image_to_tokens)
+
+
+def image_to_tokens(
+    image: torch.Tensor,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    scores: torch.Tensor,
+    values: torch.Tensor,
+    scale: torch.Tensor,
+    shift: torch.Tensor,
+    *,
+    heads: int,
+    eps: float,
+    rows: int = 32,
+    warps: int = 4,
+    stages: int = 2,
+    precision: str = "tf32",
+) -> torch.Tensor:
+    """[N, I, C]; the cells of image and queries lie one behind another."""
+    N, cells, C = image.shape
+    T = keys.shape[1]
+    y = torch.empty(image.shape, dtype=image.dtype, device=image.device)
+    _KERNEL(
+        (triton.cdiv(cells, rows), N),
+        image, queries, keys, scores, values, scale, shift, y, cells, T, image.stride(0),
+        queries.stride(0), keys.stride(0), keys.stride(1), scores.stride(0), scores.stride(1),
+        values.stride(0), values.stride(1), eps, HEADS=heads, C=C, BC=triton.next_power_of_2(C),
+        BT=max(_FEWEST, triton.next_power_of_2(T)), BM=rows, PRECISION=precision, warps=warps,
+        stages=stages,
+    )  # fmt: skip
+    return y

@@ -1,0 +1,27 @@
+"""Ops of the torch engine alone: what its passes fuse, and its kernels compute in one go.
+
+Each file has, like those in `samgraph/ops`, the meaning in words, the type rule and a slow numpy
+reference. `fused.py` has them in torch's functions, `kernels/` as kernels.
+"""
+
+from samgraph.engines.torch.ops import (
+    conv_norm,
+    enlarge_mask,
+    fused_linear,
+    grouped_linear,
+    image_to_tokens,
+    paint_masks,
+    patch_embedding,
+    window_attention,
+)
+
+__all__ = [
+    "conv_norm",
+    "enlarge_mask",
+    "fused_linear",
+    "grouped_linear",
+    "image_to_tokens",
+    "paint_masks",
+    "patch_embedding",
+    "window_attention",
+]
