@@ -46,8 +46,12 @@ class TorchProgram:
         halved = halved_params(graph, self._evaluator.steps)
         arrays = {value.name: weights[value.name] for value in graph.params}
         self._weights = Weights(arrays, halved, device)
+        self._fixed = self._weights.tensors
         self._replay = None
         if device.type == "cuda":
+            with torch.no_grad(), plain_float32():
+                settled = self._evaluator.settle(self._fixed, device)
+            self._fixed = {**self._fixed, **settled}
             tables = gathered_inputs(graph) if kernels else frozenset[str]()
             self._replay = GraphRunner(self._compute, tables, device)
 
@@ -68,7 +72,7 @@ class TorchProgram:
         fast = self._options.precision == "tf32"
         threads = use_threads(self._options.threads) if device.type == "cpu" else nullcontext()
         with torch.no_grad(), fast_float32() if fast else plain_float32(), threads:
-            found = self._evaluator.run({**self._weights.tensors, **inputs}, bindings, device)
+            found = self._evaluator.run({**self._fixed, **inputs}, bindings, device)
         return self._own(found, inputs)
 
     def _own(
@@ -76,7 +80,7 @@ class TorchProgram:
     ) -> dict[str, torch.Tensor]:
         """Outputs that share no memory with weights, constants, inputs or each other."""
         constants = self._evaluator.constants(self._device).values()
-        read = (*self._weights.tensors.values(), *constants, *inputs.values())
+        read = (*self._fixed.values(), *constants, *inputs.values())
         taken = {x.untyped_storage().data_ptr() for x in read if isinstance(x, torch.Tensor)}
         own: dict[str, torch.Tensor] = {}
         for name, tensor in found.items():
@@ -151,10 +155,11 @@ def engine_on(device: Device) -> TorchEngine:
         )
     capability = torch.cuda.get_device_capability()
     if capability < OLDEST:
+        found, wanted = (".".join(map(str, pair)) for pair in (capability, OLDEST))
         raise EngineError(
             "the GPU is too old",
-            got=f"{torch.cuda.get_device_name()}, compute capability {capability[0]}.{capability[1]}",
-            expected=f"{OLDEST[0]}.{OLDEST[1]} or newer",
+            got=f"{torch.cuda.get_device_name()}, compute capability {found}",
+            expected=f"{wanted} or newer",
             hint='use device="cpu"',
         )
     return TorchEngine(device)
@@ -165,7 +170,7 @@ def gpu_is_full(graph: str, error: Exception) -> EngineError:
     return EngineError(
         f"the GPU has no memory left for graph `{graph}`",
         got=str(error).strip().split(". ")[0],
-        hint='run fewer objects or images at once, keep the memory bank on the host, or use device="cpu"',
+        hint='run fewer objects or images at once, or use device="cpu"',
     )
 
 

@@ -37,13 +37,29 @@ def fused_linear(
         B, H, W, C = y.shape
         y = y.reshape(B, H // 2, 2, W // 2, 2, C).amax((2, 4))
     if rotated:
-        rope = RULES["axial_rope"](
-            y[..., :rotated], grid=grid, theta=theta, heads=rotated // width, unrotated=unrotated
-        )
-        y = torch.cat([rope, y[..., rotated:]], -1)
+        pairs = y[..., :rotated].unflatten(-1, (-1, 2, width // 2)).mT.flatten(-3)
+        heads = rotated // width
+        rope = RULES["axial_rope"](pairs, grid=grid, theta=theta, heads=heads, unrotated=unrotated)
+        halves = rope.unflatten(-1, (-1, width // 2, 2)).mT.flatten(-3)
+        y = torch.cat([halves, y[..., rotated:]], -1)
     if residual is not None:
         y = y + widen(residual)
     return y.to(dtype or (weight if residual is None else residual).dtype)
+
+
+def fused_mlp(
+    x: torch.Tensor,
+    inner: torch.Tensor,
+    inner_bias: torch.Tensor,
+    outer: torch.Tensor,
+    outer_bias: torch.Tensor,
+    *,
+    eps: float,
+    activation: str,
+) -> torch.Tensor:
+    """Two linear layers."""
+    hidden = fused_linear(x, inner, inner_bias, eps=eps, activation=activation)
+    return fused_linear(hidden, outer, outer_bias, x)
 
 
 def window_attention(
@@ -164,7 +180,8 @@ def conv_norm(
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """One function after another, in float32 but for the product."""
-    taps = weight.reshape(len(weight), kernel, kernel, -1).permute(0, 3, 1, 2)
+    rows = weight.mT if depthwise else weight
+    taps = rows.reshape(len(rows), kernel, kernel, -1).permute(0, 3, 1, 2)
     pairs = {"stride": (stride, stride), "padding": (padding, padding)}
     groups = x.shape[1] if depthwise else 1
     y = PRODUCTS["conv2d"](x.to(weight.dtype), taps, **pairs, groups=groups)
@@ -211,6 +228,7 @@ FUSED: dict[str, Rule] = {
     "enlarge_mask": enlarge_mask,
     "patch_embedding": patch_embedding,
     "fused_linear": fused_linear,
+    "fused_mlp": fused_mlp,
     "grouped_linear": grouped_linear,
     "image_to_tokens": image_to_tokens,
     "paint_masks": paint_masks,

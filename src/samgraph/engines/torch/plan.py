@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from samgraph.engines.protocol import Precision
-from samgraph.engines.torch.products import PRODUCTS, Rule
 from samgraph.engines.torch.fused import FUSED
+from samgraph.engines.torch.products import PRODUCTS, Rule
 from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.tensors import TORCH_DTYPES
 from samgraph.graph.dims import Expr
@@ -32,8 +32,8 @@ _FOLLOW = frozenset(
 )  # fmt: skip
 # Which inputs our kernels read as halves; they round the others themselves, or need no rounding.
 _NARROW = {
-    "conv_norm": (1,), "enlarge_mask": (), "fused_linear": (1,), "patch_embedding": (1,),
-    "window_attention": (0, 1, 2),
+    "conv_norm": (1,), "enlarge_mask": (), "fused_linear": (1,), "fused_mlp": (1, 3),
+    "patch_embedding": (1,), "window_attention": (0, 1, 2),
 }  # fmt: skip
 _CHOOSES = ("conv_norm", "enlarge_mask")  # kernels that are told what to give
 _MOVES = ("reshape", "slice", "transpose")

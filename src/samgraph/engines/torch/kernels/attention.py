@@ -22,8 +22,8 @@ _ROWS = 32  # that a program combines
 
 @triton.jit
 def _attend(q_ptr, k_ptr, v_ptr, b_ptr, o_ptr, l_ptr, heads, T, S, chunk, q_batch, q_row, k_batch,
-            k_row, v_batch, v_row, b_batch, scale, BIAS: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BD: tl.constexpr,
-            BE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, EVEN: tl.constexpr,
+            k_row, v_batch, v_row, b_batch, scale, BIAS: tl.constexpr, D: tl.constexpr,
+            E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, EVEN: tl.constexpr,
             PRECISION: tl.constexpr):  # fmt: skip
     split, batch, head = tl.program_id(1), tl.program_id(2) // heads, tl.program_id(2) % heads
     rows, ds, es = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BD), tl.arange(0, BE)
@@ -70,26 +70,26 @@ def _attend(q_ptr, k_ptr, v_ptr, b_ptr, o_ptr, l_ptr, heads, T, S, chunk, q_batc
 
 
 @triton.jit
-def _combine(o_ptr, l_ptr, y_ptr, heads, T, splits, E: tl.constexpr, BE: tl.constexpr,
-             BM: tl.constexpr):  # fmt: skip
-    """Partial averages [splits, B, T, h*E], weighed by the logarithms of their sums."""
-    batch, head = tl.program_id(1) // heads, tl.program_id(1) % heads
+def _combine(o_ptr, l_ptr, y_ptr, heads, T, splits, o_split, o_batch, l_split, l_batch, unit,
+             E: tl.constexpr, BE: tl.constexpr, BM: tl.constexpr):  # fmt: skip
+    """Partial averages [T, h*E], weighed by the logarithms [h, T] of their sums, times `unit`."""
+    batch, head = (tl.program_id(1) // heads).to(tl.int64), tl.program_id(1) % heads
     rows, es = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BE)
     inside = (rows < T)[:, None] & (es < E)[None, :]
     most = tl.full((BM,), float("-inf"), tl.float32)
     total = tl.zeros((BM,), tl.float32)
     y = tl.zeros((BM, BE), tl.float32)
     for split in range(splits):
-        row = (split * tl.num_programs(1) + tl.program_id(1)).to(tl.int64) * T + rows
-        size = tl.load(l_ptr + row, mask=rows < T, other=0.0)
-        row = (split * tl.num_programs(1) + batch * heads).to(tl.int64) * T + rows * heads + head
-        part = tl.load(o_ptr + row[:, None] * E + es[None, :], mask=inside, other=0.0)
+        l_at = l_ptr + batch * l_batch + split * l_split + head * T + rows
+        size = tl.load(l_at, mask=rows < T, other=0.0) * unit
+        o_at = o_ptr + batch * o_batch + split * o_split + (rows * heads + head)[:, None] * E
+        part = tl.load(o_at + es[None, :], mask=inside, other=0.0)
         higher = tl.maximum(most, size)
         shrink, weight = tl.exp2(most - higher), tl.exp2(size - higher)
         y = y * shrink[:, None] + part.to(tl.float32) * weight[:, None]
         total = total * shrink + weight
         most = higher
-    row = (batch * heads).to(tl.int64) * T + rows * heads + head
+    row = batch * heads * T + rows * heads + head
     y = (y / total[:, None]).to(y_ptr.dtype.element_ty)
     tl.store(y_ptr + row[:, None] * E + es[None, :], y, mask=inside)
 
@@ -136,13 +136,34 @@ def attention(
         PRECISION=precision, warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     if splits > 1:
+        strides = (parts.stride(0), parts.stride(1), B * heads * T, heads * T, 1.0)
         _COMBINE(
             (triton.cdiv(T, _ROWS), B * heads),
-            parts, sizes, y, heads, T, splits, E=E, BE=_padded(E), BM=_ROWS,
+            parts, sizes, y, heads, T, splits, *strides, E=E, BE=_padded(E), BM=_ROWS,
         )  # fmt: skip
+    return y
+
+
+def combine(
+    parts: torch.Tensor, sizes: torch.Tensor, batch: int, splits: int, heads: int
+) -> torch.Tensor:
+    """Averages over ranges of keys [B*splits, T, h*E], ranges of a batch together -> [B, T, h*E].
+
+    `sizes` are natural logarithms of the sums of their powers, B*splits*h*T of them.
+    """
+    T, wide = parts.shape[1:]
+    E = wide // heads
+    y = torch.empty((batch, T, wide), dtype=parts.dtype, device=parts.device)
+    parts = parts if parts.is_contiguous() else parts.contiguous()
+    strides = (T * wide, splits * T * wide, heads * T, splits * heads * T, _LOG2_E)
+    _COMBINE(
+        (triton.cdiv(T, _ROWS), batch * heads),
+        parts, sizes, y, heads, T, splits, *strides, E=E, BE=_padded(E), BM=_ROWS,
+    )  # fmt: skip
     return y
 
 
 def _padded(width: int) -> int:
     """A width as the kernels hold it: a power of two, 16 or more."""
-    return max(16, triton.next_power_of_2(width))
+    power: int = triton.next_power_of_2(width)
+    return max(16, power)

@@ -4,13 +4,16 @@ A program takes some pixels and all their channels, so that the norm needs no se
 channels in, what lies under a pixel is gathered and multiplied as a matrix; channel by channel
 (depthwise), taps are added up one after another. Channels lie last in memory, in and out.
 
-x [N, H, W, c], weight [C, k*k*c] or [C, k*k] -> [N, H', W', C].
+x [N, H, W, c], weight [C, k*k*c] or [k*k, C] -> [N, H', W', C].
 """
+
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 
+from samgraph.engines.torch.kernels.activations import activate, normalise
 from samgraph.engines.torch.kernels.launch import Kernel
 
 _NARROWEST = 16
@@ -22,14 +25,11 @@ def _norm_and_store(y, y_ptr, rows, M, b_ptr, scale_ptr, shift_ptr, eps, C: tl.c
     cs = tl.arange(0, BC)
     here = (cs < C)[None, :]
     y += tl.load(b_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)[None, :]
-    y -= (tl.sum(tl.where(here, y, 0.0), 1) / C)[:, None]
-    y = tl.where(here, y, 0.0)
-    y *= tl.rsqrt(tl.sum(y * y, 1) / C + eps)[:, None]
+    y = normalise(y, here, C, eps)
     scale = tl.load(scale_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
     y = y * scale[None, :]
     y += tl.load(shift_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)[None, :]
-    if ACTIVATION == "gelu":
-        y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))
+    y = activate(y, ACTIVATION)
     y_at = y_ptr + rows.to(tl.int64)[:, None] * C + cs[None, :]
     tl.store(y_at, y.to(y_ptr.dtype.element_ty), mask=(rows < M)[:, None] & here)
 
@@ -47,7 +47,10 @@ def _dense(x_ptr, w_ptr, b_ptr, scale_ptr, shift_ptr, y_ptr, M, H, W, high, wide
     for start in range(0, depth, BK):
         ks = start + tl.arange(0, BK)
         tap, channel = ks // CHANNELS, ks % CHANNELS
-        at_y, at_x = top[:, None] + (tap // KERNEL)[None, :], left[:, None] + (tap % KERNEL)[None, :]
+        at_y, at_x = (
+            top[:, None] + (tap // KERNEL)[None, :],
+            left[:, None] + (tap % KERNEL)[None, :],
+        )
         inside = (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W)
         inside = inside & (rows < M)[:, None] & (ks < depth)[None, :]
         at = ((image[:, None] * H + at_y).to(tl.int64) * W + at_x) * CHANNELS + channel[None, :]
@@ -65,19 +68,29 @@ def _depthwise(x_ptr, w_ptr, b_ptr, scale_ptr, shift_ptr, y_ptr, M, H, W, eps,
     rows, cs = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BC)
     image, pixel = rows // (H * W), rows % (H * W)
     y = tl.zeros((BM, BC), tl.float32)
-    for tap in range(KERNEL * KERNEL):
-        at_y = pixel // W + tap // KERNEL - PADDING
-        at_x = pixel % W + tap % KERNEL - PADDING
-        inside = (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W) & (rows < M)
-        at = (image * H + at_y).to(tl.int64) * W + at_x
-        x = tl.load(x_ptr + at[:, None] * C + cs[None, :],
-                    mask=inside[:, None] & (cs < C)[None, :], other=0.0)  # fmt: skip
-        w = tl.load(w_ptr + cs * (KERNEL * KERNEL) + tap, mask=cs < C, other=0.0)
-        y += x.to(tl.float32) * w.to(tl.float32)[None, :]
+    for down in range(KERNEL):
+        at_y = pixel // W + down - PADDING
+        row = (image * H + at_y).to(tl.int64) * W
+        for right in tl.static_range(KERNEL):
+            at_x = pixel % W + right - PADDING
+            inside = (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W) & (rows < M)
+            x = tl.load(x_ptr + (row + at_x)[:, None] * C + cs[None, :],
+                        mask=inside[:, None] & (cs < C)[None, :], other=0.0)  # fmt: skip
+            w = tl.load(w_ptr + (down * KERNEL + right) * C + cs, mask=cs < C, other=0.0)
+            y += x.to(tl.float32) * w.to(tl.float32)[None, :]
     _norm_and_store(y, y_ptr, rows, M, b_ptr, scale_ptr, shift_ptr, eps, C, BC, ACTIVATION)
 
 
 _DENSE, _DEPTHWISE = Kernel(_dense), Kernel(_depthwise)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Pixels of a program, depth of a step (not for depthwise ones), warps."""
+
+    rows: int
+    depth: int
+    warps: int
 
 
 def conv_norm(
@@ -92,9 +105,7 @@ def conv_norm(
     padding: int,
     eps: float,
     activation: str = "none",
-    rows: int = 64,
-    depth: int = 64,
-    warps: int = 4,
+    blocks: Blocks,
     precision: str = "tf32",
     out: torch.Tensor,
 ) -> torch.Tensor:
@@ -103,12 +114,12 @@ def conv_norm(
     _, high, wide, C = out.shape
     M, deepest = N * high * wide, kernel * kernel * channels
     _DENSE(
-        (triton.cdiv(M, rows),),
+        (triton.cdiv(M, blocks.rows),),
         x, weight, bias, scale, shift, out, M, H, W, high, wide, eps, CHANNELS=channels,
         KERNEL=kernel, STRIDE=stride, PADDING=padding, C=C,
-        BC=max(_NARROWEST, triton.next_power_of_2(C)), BM=rows,
-        BK=max(_NARROWEST, min(depth, triton.next_power_of_2(deepest))), ACTIVATION=activation,
-        PRECISION=precision, warps=warps, stages=2,
+        BC=max(_NARROWEST, triton.next_power_of_2(C)), BM=blocks.rows,
+        BK=max(_NARROWEST, min(blocks.depth, triton.next_power_of_2(deepest))),
+        ACTIVATION=activation, PRECISION=precision, warps=blocks.warps, stages=2,
     )  # fmt: skip
     return out
 
@@ -124,16 +135,16 @@ def depthwise_norm(
     padding: int,
     eps: float,
     activation: str = "none",
-    rows: int = 8,
-    warps: int = 4,
+    blocks: Blocks,
     out: torch.Tensor,
 ) -> torch.Tensor:
     """The same with a kernel for each channel, at stride 1: `out` [N, H, W, C], as large as x."""
     N, H, W, C = x.shape
     M = N * H * W
     _DEPTHWISE(
-        (triton.cdiv(M, rows),),
+        (triton.cdiv(M, blocks.rows),),
         x, weight, bias, scale, shift, out, M, H, W, eps, KERNEL=kernel, PADDING=padding, C=C,
-        BC=triton.next_power_of_2(C), BM=rows, ACTIVATION=activation, warps=warps, stages=3,
+        BC=triton.next_power_of_2(C), BM=blocks.rows, ACTIVATION=activation, warps=blocks.warps,
+        stages=3,
     )  # fmt: skip
     return out

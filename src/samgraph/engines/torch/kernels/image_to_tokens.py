@@ -7,10 +7,13 @@ registers. image and queries [N, I, C], keys and values [N, T, h*C], scores [N, 
 Rows of keys, values and scores may lie apart in memory.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
 
+from samgraph.engines.torch.kernels.activations import normalise
 from samgraph.engines.torch.kernels.launch import Kernel
 
 _FEWEST = 16  # tokens that the matrix units take
@@ -39,9 +42,7 @@ def _image_to_tokens(x_ptr, q_ptr, k_ptr, s_ptr, v_ptr, scale_ptr, shift_ptr, y_
         v_at = v_ptr + image * v_batch + ts[:, None] * v_row + head * C + cs[None, :]
         v = tl.load(v_at, mask=held, other=0.0)
         y = tl.dot(powers.to(v.dtype), v, y, input_precision=PRECISION)
-    y -= (tl.sum(y, 1) / C)[:, None]
-    y = tl.where((cs < C)[None, :], y, 0.0)
-    y *= tl.rsqrt(tl.sum(y * y, 1) / C + eps)[:, None]
+    y = normalise(y, (cs < C)[None, :], C, eps)
     scale = tl.load(scale_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
     shift = tl.load(shift_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
     y = y * scale[None, :] + shift[None, :]
@@ -50,6 +51,15 @@ def _image_to_tokens(x_ptr, q_ptr, k_ptr, s_ptr, v_ptr, scale_ptr, shift_ptr, y_
 
 
 _KERNEL = Kernel(_image_to_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Cells of a program, warps, stages of loading."""
+
+    rows: int
+    warps: int
+    stages: int
 
 
 def image_to_tokens(
@@ -63,9 +73,7 @@ def image_to_tokens(
     *,
     heads: int,
     eps: float,
-    rows: int = 32,
-    warps: int = 4,
-    stages: int = 2,
+    blocks: Blocks,
     precision: str = "tf32",
 ) -> torch.Tensor:
     """[N, I, C]; the cells of image and queries lie one behind another."""
@@ -73,11 +81,11 @@ def image_to_tokens(
     T = keys.shape[1]
     y = torch.empty(image.shape, dtype=image.dtype, device=image.device)
     _KERNEL(
-        (triton.cdiv(cells, rows), N),
+        (triton.cdiv(cells, blocks.rows), N),
         image, queries, keys, scores, values, scale, shift, y, cells, T, image.stride(0),
         queries.stride(0), keys.stride(0), keys.stride(1), scores.stride(0), scores.stride(1),
         values.stride(0), values.stride(1), eps, HEADS=heads, C=C, BC=triton.next_power_of_2(C),
-        BT=max(_FEWEST, triton.next_power_of_2(T)), BM=rows, PRECISION=precision, warps=warps,
-        stages=stages,
+        BT=max(_FEWEST, triton.next_power_of_2(T)), BM=blocks.rows, PRECISION=precision,
+        warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     return y

@@ -163,7 +163,8 @@ def hidden_pointers(compiled: Any) -> int:
     """How many pointers a kernel takes after its own arguments; ours are all empty."""
     text: str = compiled.asm["ptx"]
     head = text[text.index(".entry") :]
-    given = sum(kind != "constexpr" for kind in compiled.src.signature.values())
+    kinds: list[str] = list(compiled.src.signature.values())
+    given = sum(kind != "constexpr" for kind in kinds)
     return head[: head.index(")")].count(".param") - given
 
 
@@ -180,7 +181,7 @@ def _start(
     values: list[Any] = [
         ctypes.c_void_p(argument.data_ptr())
         if isinstance(argument, torch.Tensor)
-        else _NUMBERS[kind](argument)
+        else _NUMBERS[kind](argument)  # type: ignore[arg-type]  # the kind says which
         for argument, (kind, _) in zip(arguments, kinds, strict=True)
     ]
     values += [ctypes.c_void_p(0)] * loaded.hidden

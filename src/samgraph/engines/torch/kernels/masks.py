@@ -81,7 +81,7 @@ def enlarge_mask(
 
 
 def mask_bits(logits: torch.Tensor, size_hw: tuple[int, int], threshold: float) -> torch.Tensor:
-    """logits [N, h, w] -> bytes [N, H, ceil(W/8)], as `numpy.unpackbits(bitorder="little")` reads."""
+    """logits [N, h, w] -> bytes [N, H, ceil(W/8)], for `numpy.unpackbits(bitorder="little")`."""
     (N, h, w), (H, W) = logits.shape, size_hw
     row = triton.cdiv(W, 8)
     packed = torch.empty((N, H, row), dtype=torch.uint8, device=logits.device)

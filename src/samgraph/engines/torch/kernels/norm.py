@@ -9,24 +9,24 @@ import torch
 import triton
 import triton.language as tl
 
+from samgraph.engines.torch.kernels.activations import activate, normalise
 from samgraph.engines.torch.kernels.launch import Kernel
 
 
 @triton.jit
-def _layer_norm(x_ptr, s_ptr, b_ptr, y_ptr, M, x_row, y_row, eps, C: tl.constexpr,
-                BC: tl.constexpr, BM: tl.constexpr, ACTIVATION: tl.constexpr):  # fmt: skip
+def _layer_norm(x_ptr, s_ptr, b_ptr, y_ptr, M, x_row, y_row, eps, SCALED: tl.constexpr,
+                C: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
+                ACTIVATION: tl.constexpr):  # fmt: skip
     rows, cs = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BC)
     inside = (rows < M)[:, None] & (cs < C)[None, :]
     x_at = x_ptr + rows.to(tl.int64)[:, None] * x_row + cs[None, :]
     x = tl.load(x_at, mask=inside, other=0.0).to(tl.float32)
-    x -= (tl.sum(x, 1) / C)[:, None]
-    x = tl.where((cs < C)[None, :], x, 0.0)
-    x *= tl.rsqrt(tl.sum(x * x, 1) / C + eps)[:, None]
-    scale = tl.load(s_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
-    shift = tl.load(b_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
-    y = x * scale[None, :] + shift[None, :]
-    if ACTIVATION == "gelu":
-        y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))
+    x = normalise(x, (cs < C)[None, :], C, eps)
+    if SCALED:
+        scale = tl.load(s_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
+        shift = tl.load(b_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
+        x = x * scale[None, :] + shift[None, :]
+    y = activate(x, ACTIVATION)
     y_at = y_ptr + rows.to(tl.int64)[:, None] * y_row + cs[None, :]
     tl.store(y_at, y.to(y_ptr.dtype.element_ty), mask=inside)
 
@@ -37,20 +37,21 @@ _ELEMENTS = 4096  # of a program: 32 for each thread
 
 def layer_norm(
     x: torch.Tensor,
-    scale: torch.Tensor,
-    shift: torch.Tensor,
+    scale: torch.Tensor | None,
+    shift: torch.Tensor | None,
     *,
     eps: float,
     out: torch.Tensor,
     activation: str = "none",
 ) -> torch.Tensor:
-    """Fill `out` [M, C]."""
+    """Fill `out` [M, C]; without scale and shift, rows have mean 0 and variance 1."""
     M, C = x.shape
     wide = triton.next_power_of_2(C)
     rows = max(1, _ELEMENTS // wide)
     _KERNEL(
         (triton.cdiv(M, rows),),
-        x, scale, shift, out, M, x.stride(0), out.stride(0), eps, C=C, BC=wide, BM=rows,
+        x, x if scale is None else scale, x if shift is None else shift, out, M, x.stride(0),
+        out.stride(0), eps, SCALED=scale is not None, C=C, BC=wide, BM=rows,
         ACTIVATION=activation,
     )  # fmt: skip
     return out

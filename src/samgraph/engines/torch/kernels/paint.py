@@ -5,19 +5,16 @@ each cell becomes four, then sixteen pixels, held in registers; only pixels of m
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 
+from samgraph.engines.torch.kernels.activations import gelu
 from samgraph.engines.torch.kernels.launch import Kernel
 
 _BRUSHES = 16  # the fewest columns that the matrix units take
-
-
-@triton.jit
-def _gelu(x):
-    return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
 
 
 @triton.jit
@@ -37,7 +34,7 @@ def _grow(x_ptr, w_ptr, b_ptr, first, cells, C: tl.constexpr, A: tl.constexpr, B
 @triton.jit
 def _paint(x_ptr, w_ptr, b_ptr, c_ptr, scale_ptr, shift_ptr, w2_ptr, b2_ptr, f_ptr, t_ptr, y_ptr,
            cells, side, brushes, eps, c_batch, c_y, c_x, c_i, c_j, c_c, f_batch, f_y, f_x, f_i,
-           f_j, f_k, f_l, f_c, C: tl.constexpr, A: tl.constexpr, B: tl.constexpr,
+           f_j, f_k, f_m, f_c, C: tl.constexpr, A: tl.constexpr, B: tl.constexpr,
            BM: tl.constexpr, BK: tl.constexpr, BT: tl.constexpr,
            PRECISION: tl.constexpr):  # fmt: skip
     image, first = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM
@@ -50,28 +47,36 @@ def _paint(x_ptr, w_ptr, b_ptr, c_ptr, scale_ptr, shift_ptr, w2_ptr, b2_ptr, f_p
     x += tl.load(at).to(tl.float32)
     x -= (tl.sum(x, 1) / A)[:, None]
     x *= tl.rsqrt(tl.sum(x * x, 1) / A + eps)[:, None]
-    x = _gelu(x * tl.load(scale_ptr + cs)[None, :] + tl.load(shift_ptr + cs)[None, :])
+    x = gelu(x * tl.load(scale_ptr + cs)[None, :] + tl.load(shift_ptr + cs)[None, :])
     columns = tl.arange(0, 4 * B)
     w = tl.load(w2_ptr + columns[None, :] * A + cs[:, None])
     x = tl.dot(x.to(w.dtype), w, input_precision=PRECISION)
     x = tl.reshape(x + tl.load(b2_ptr + columns).to(tl.float32)[None, :], (BM * 16, B))
     rows, cs = tl.arange(0, BM * 16), tl.arange(0, B)
     cell = first + rows // 16
-    i, j, k, l = rows // 8 % 2, rows // 4 % 2, rows // 2 % 2, rows % 2
+    i, j, k, m = rows // 8 % 2, rows // 4 % 2, rows // 2 % 2, rows % 2
     safe = tl.minimum(cell, cells - 1)
-    place = safe // side * f_y + safe % side * f_x + i * f_i + j * f_j + k * f_k + l * f_l
+    place = safe // side * f_y + safe % side * f_x + i * f_i + j * f_j + k * f_k + m * f_m
     x += tl.load(f_ptr + image * f_batch + place[:, None] + cs[None, :] * f_c).to(tl.float32)
     ts = tl.arange(0, BT)
     t = tl.load(t_ptr + (image * brushes + ts[None, :]) * B + cs[:, None],
                 mask=(ts < brushes)[None, :], other=0.0)  # fmt: skip
-    y = tl.dot(_gelu(x).to(t.dtype), t, input_precision=PRECISION)
-    pixel = (cell // side * 4 + i * 2 + k) * side * 4 + cell % side * 4 + j * 2 + l
+    y = tl.dot(gelu(x).to(t.dtype), t, input_precision=PRECISION)
+    pixel = (cell // side * 4 + i * 2 + k) * side * 4 + cell % side * 4 + j * 2 + m
     y_at = y_ptr + (image * brushes + ts[None, :]) * cells * 16 + pixel[:, None]
     shown = (cell < cells)[:, None] & (ts < brushes)[None, :]
     tl.store(y_at, y.to(y_ptr.dtype.element_ty), mask=shown)
 
 
 _KERNEL = Kernel(_paint)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Cells of a program, and warps."""
+
+    rows: int
+    warps: int
 
 
 def paint_masks(
@@ -88,8 +93,7 @@ def paint_masks(
     *,
     eps: float,
     side: int,
-    rows: int = 16,
-    warps: int = 4,
+    blocks: Blocks,
     precision: str = "tf32",
 ) -> torch.Tensor:
     """[N, m, 4E, 4E], with `side` E. The image's cells lie one behind another."""
@@ -97,11 +101,11 @@ def paint_masks(
     A, B, count = len(grow) // 4, len(again) // 4, brushes.shape[1]
     y = torch.empty((N, count, 4 * side, 4 * side), dtype=image.dtype, device=image.device)
     _KERNEL(
-        (triton.cdiv(cells, rows), N),
+        (triton.cdiv(cells, blocks.rows), N),
         image, grow, grow_bias, coarse, scale, shift, again, again_bias, fine, brushes, y, cells,
         side, count, eps, *_steps(coarse, side, 1), *_steps(fine, side, 2), C=C, A=A, B=B,
-        BM=rows, BK=min(C, 32), BT=max(_BRUSHES, triton.next_power_of_2(count)),
-        PRECISION=precision, warps=warps, stages=2,
+        BM=blocks.rows, BK=min(C, 32), BT=max(_BRUSHES, triton.next_power_of_2(count)),
+        PRECISION=precision, warps=blocks.warps, stages=2,
     )  # fmt: skip
     return y
 

@@ -7,6 +7,8 @@ ever written. image [B, c, H, W] in any float, weight [N, c*k*8]: each row of a 
 to eight; positions [H', W', N] -> [B, H', W', N].
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -48,6 +50,16 @@ def _patches(x_ptr, w_ptr, b_ptr, p_ptr, y_ptr, M, N, H, W, high, wide, channels
 _KERNEL = Kernel(_patches)
 
 
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Rows, columns and depth of a tile, and warps."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+
+
 def patches(
     image: torch.Tensor,
     weight: torch.Tensor,
@@ -57,10 +69,7 @@ def patches(
     kernel: int,
     stride: int,
     padding: int,
-    rows: int = 128,
-    columns: int = 128,
-    depth: int = 64,
-    warps: int = 8,
+    blocks: Blocks,
     precision: str = "tf32",
     out: torch.Tensor,
 ) -> torch.Tensor:
@@ -69,10 +78,11 @@ def patches(
     _, high, wide, N = out.shape
     M = B * high * wide
     _KERNEL(
-        (triton.cdiv(M, rows), triton.cdiv(N, columns)),
+        (triton.cdiv(M, blocks.rows), triton.cdiv(N, blocks.columns)),
         image, weight, bias, positions, out, M, N, H, W, high, wide, channels,
         KERNEL=kernel, STRIDE=stride, PADDING=padding,
-        DEPTH=triton.cdiv(channels * kernel * ROW, depth) * depth, PRECISION=precision,
-        BM=rows, BN=columns, BK=depth, warps=warps, stages=2,
+        DEPTH=triton.cdiv(channels * kernel * ROW, blocks.depth) * blocks.depth,
+        PRECISION=precision, BM=blocks.rows, BN=blocks.columns, BK=blocks.depth,
+        warps=blocks.warps, stages=2,
     )  # fmt: skip
     return out

@@ -8,6 +8,8 @@ are pooled, their map and their windows have half the side.
 q [B, H, W, h*D] or [B, H/2, W/2, h*D]; k, v [B, H, W, h*D] -> as q.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -85,6 +87,16 @@ def _window_attention(q_ptr, k_ptr, v_ptr, kb_ptr, vb_ptr, y_ptr, count, H, W, a
 _KERNEL = Kernel(_window_attention)
 
 
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Queries of a program, keys of a step, warps, stages of loading."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int
+
+
 def window_attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -95,24 +107,18 @@ def window_attention(
     heads: int,
     scale: float,
     window: Pair,
-    queries: int = 64,
-    keys: int = 64,
-    warps: int = 4,
-    stages: int = 2,
+    blocks: Blocks,
     precision: str = "tf32",
 ) -> torch.Tensor:
-    """[B, H', W', h*D] as `q`. Channels lie without gaps, rows of a map one behind another.
-
-    A program takes `queries` at a time, and `keys` of theirs.
-    """
+    """[B, H', W', h*D] as `q`. Channels lie without gaps, rows of a map one behind another."""
     B, H, W, C = k.shape
     pool, D = H // q.shape[1], C // heads
     down, across = triton.cdiv(H, window[0]), triton.cdiv(W, window[1])
     tokens, count = window[0] * window[1], B * down * across
     pad, q_pad = triton.next_power_of_2(tokens), triton.next_power_of_2(tokens // pool**2)
-    block = max(16, q_pad) if q_pad < queries and count == 1 else max(16, queries)
+    block = max(16, q_pad if q_pad < blocks.queries and count == 1 else blocks.queries)
     all_keys = max(16, pad * max(1, block // q_pad))
-    step = min(keys, all_keys)
+    step = min(blocks.keys, all_keys)
     y = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     _KERNEL(
         (triton.cdiv(count * q_pad, block), heads),
@@ -120,6 +126,6 @@ def window_attention(
         v.stride(2), y.stride(2), scale * _LOG2_E, D=D, BD=max(16, triton.next_power_of_2(D)),
         HIGH=window[0], WIDE=window[1], POOL=pool, PADDED=H % window[0] + W % window[1] > 0,
         PAD=pad, Q_PAD=q_pad, BQ=block, BK=step, STEPS=all_keys // step, PRECISION=precision,
-        warps=warps, stages=stages,
+        warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     return y

@@ -2,8 +2,9 @@
 
     y = activation(layer_norm_2d(conv2d(x, weight, bias), scale, shift))
 
-x [N, c, H, W]; weight [C, k*k*c/groups], its columns tap by tap, the channels of a tap together;
-groups is 1 or c; activation none or gelu. Gives [N, C, H', W'].
+x [N, c, H, W]; weight [C, k*k*c], its columns tap by tap, the channels of a tap together; or,
+where each channel has a kernel of its own (depthwise), [k*k, C]. Activation is none or gelu.
+Gives [N, C, H', W'].
 """
 
 import numpy as np
@@ -35,12 +36,12 @@ def infer(
     ok = x.rank == 4 and isinstance(x.shape[1], int) and kernel >= 1
     expect(ok, "conv_norm", "needs an image", got=x, want="[N, c, H, W]")
     channels = int(str(x.shape[1]))
-    width = kernel * kernel * (1 if depthwise else channels)
-    ok = weight.rank == 2 and weight.shape[1] == width
-    expect(ok, "conv_norm", "the weight does not fit", got=weight, want=f"[C, {width}]")
+    wide = 1 if depthwise else channels
+    want = (kernel**2, channels) if depthwise else (bias.shape[0], kernel**2 * channels)
+    expect(weight.shape == want, "conv_norm", "the weight does not fit", got=weight, want=want)
     ok = activation in ("none", "gelu")
     expect(ok, "conv_norm", "no such activation", got=activation, want="none, gelu")
-    taps = weight.reshaped((weight.shape[0], width // kernel**2, kernel, kernel))
+    taps = weight.reshaped((bias.shape[0], wide, kernel, kernel))
     groups = channels if depthwise else 1
     y = OPS["conv2d"].infer(
         x, taps, bias, stride=(stride, stride), padding=(padding, padding), groups=groups
@@ -63,7 +64,8 @@ def reference(
     activation: str = "none",
 ) -> Array:
     """One op after another."""
-    taps = widen(weight).reshape(len(weight), kernel, kernel, -1).transpose(0, 3, 1, 2)
+    rows = widen(weight).T if depthwise else widen(weight)
+    taps = rows.reshape(len(rows), kernel, kernel, -1).transpose(0, 3, 1, 2)
     y = OPS["conv2d"].reference(
         widen(x),
         np.ascontiguousarray(taps),
@@ -77,9 +79,9 @@ def reference(
 
 
 def work(result: TensorType, x: TensorType, weight: TensorType, *_: TensorType,
-         **__: object) -> Dim:  # fmt: skip
+         depthwise: bool, **__: object) -> Dim:  # fmt: skip
     """One multiply-add for each output and tap."""
-    return product(result.shape) * weight.shape[1]
+    return product(result.shape) * weight.shape[0 if depthwise else 1]
 
 
 register(

@@ -5,7 +5,8 @@
     norm         mean 0 and variance 1 over the last axis; none where `eps` is 0
     pool         the largest of each 2 x 2 of a map: x [B, H, W, C] -> [B, H/2, W/2, out]
     rotated      so many of the first columns are turned by axial RoPE, in heads of `width`:
-                 x [..., T, C], the last `unrotated` tokens left as they are (`ops/axial_rope.py`)
+                 x [..., T, C], the last `unrotated` tokens left as they are (`ops/axial_rope.py`);
+                 each such head is in halves: its even channels first, then its odd ones
     residual     optional, of the type of the result
 
 A norm's scale and shift are in weight and bias, which is always there.
@@ -82,11 +83,24 @@ def reference(
         y = y.reshape(B, H // 2, 2, W // 2, 2, C).max((2, 4))
     if rotated:
         heads = rotated // width
+        pairs = in_pairs(y[..., :rotated], width)
         turned = OPS["axial_rope"].reference(
-            y[..., :rotated], grid=grid, theta=theta, heads=heads, unrotated=unrotated
+            pairs, grid=grid, theta=theta, heads=heads, unrotated=unrotated
         )
-        y = np.concatenate([turned, y[..., rotated:]], -1)
+        y = np.concatenate([in_halves(turned, width), y[..., rotated:]], -1)
     return (y if residual is None else y + widen(residual)).astype(x.dtype)
+
+
+def in_halves(x: Array, width: int) -> Array:
+    """Columns in heads of `width`, of each the even channels first, then the odd ones."""
+    apart = x.reshape(*x.shape[:-1], -1, width // 2, 2)
+    return np.swapaxes(apart, -1, -2).reshape(x.shape)
+
+
+def in_pairs(x: Array, width: int) -> Array:
+    """The inverse of `in_halves`."""
+    apart = x.reshape(*x.shape[:-1], -1, 2, width // 2)
+    return np.swapaxes(apart, -1, -2).reshape(x.shape)
 
 
 def work(result: TensorType, x: TensorType, *_: TensorType, **__: object) -> Dim:

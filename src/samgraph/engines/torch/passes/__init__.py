@@ -6,6 +6,7 @@ from samgraph.engines.torch.passes.attend_tokens import attend_tokens
 from samgraph.engines.torch.passes.attend_windows import attend_windows
 from samgraph.engines.torch.passes.fuse_convolutions import fuse_convolutions
 from samgraph.engines.torch.passes.fuse_linears import fuse_linears
+from samgraph.engines.torch.passes.fuse_mlps import fuse_mlps
 from samgraph.engines.torch.passes.fuse_rotations import fuse_rotations
 from samgraph.engines.torch.passes.group_mlps import group_mlps
 from samgraph.engines.torch.passes.maps_channels_last import maps_channels_last
@@ -26,4 +27,5 @@ CUDA_PASSES: tuple[Pass, ...] = (
     merge_columns,
     fuse_rotations,
     fuse_linears,
+    fuse_mlps,
 )

@@ -164,4 +164,4 @@ def _emit(rewriter: Rewriter, node: Node, match: _Match) -> Value:
     weight = rewriter.emit("matmul", apart, values)  # [1, h, out, C]
     weight = rewriter.emit("transpose", weight, axes=HEADS_APART)
     weight = rewriter.emit("reshape", weight, shape=(wide, heads * C))
-    return rewriter.emit("linear", y, weight, moved, **node.attributes)
+    return rewriter.emit("linear", y, weight, moved, exact=node.exact, **node.attributes)

@@ -3,7 +3,7 @@
     %0 = reshape(pad(%x)) ... transpose ... reshape          windows as a batch
     %1 = linear(%0, %wq, %bq), likewise k and v              %0 = linear(%x, %wq, %bq)
     %2 = attention(q, k, v)                            =>    %1 = linear(%x, %wk, %bk), v
-    %3 = linear(%2, %wo, %bo)                                %2 = window_attention(q, k, v, %bk, %bv)
+    %3 = linear(%2, %wo, %bo)                                %2 = window_attention(q, k, v, ...)
     %4 = slice(reshape(transpose(reshape(%3))))              %3 = linear(%2, %wo, %bo)
     return y=%4                                              return y=%3
 
@@ -104,7 +104,7 @@ class _Search:
         shape = split.result.type.shape
         sizes = (shape[2], shape[4]) if axes == _WINDOWS else (shape[2], shape[5])
         pairs = axes == _QUADS and (shape[3], shape[6]) == (2, 2)
-        if axes == _QUADS and not pairs or not all(isinstance(size, int) for size in sizes):
+        if (axes == _QUADS and not pairs) or not all(isinstance(size, int) for size in sizes):
             return None
         times = 2 if pairs else 1
         window = (int(str(sizes[0])) * times, int(str(sizes[1])) * times)
@@ -173,10 +173,11 @@ def _emit(rewriter: Rewriter, match: _Match) -> Value:
         queries = rewriter.emit("fused_linear", x, *q, pool=True)
         beside = [rewriter.new(value) for value in match.shortcut.inputs[1:]]
         added = [rewriter.emit("fused_linear", x, *beside, pool=True)]
-    attributes = {key: match.attention.attributes[key] for key in ("heads", "scale")}
+    given = match.attention.attributes
     y = rewriter.emit(
-        "window_attention", queries, keys, values, k[1], v[1], window=match.window, **attributes
-    )
+        "window_attention", queries, keys, values, k[1], v[1], window=match.window,
+        heads=given["heads"], scale=given["scale"],
+    )  # fmt: skip
     output = [rewriter.new(value) for value in match.output.inputs[1:]]
     result = rewriter.emit("linear", y, *output)
     return rewriter.emit("add", result, *added) if added else result

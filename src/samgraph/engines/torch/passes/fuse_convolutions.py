@@ -60,6 +60,8 @@ def _conv_norm(search: Search, rewriter: Rewriter, node: Node) -> Value | None:
     taps = rewriter.emit("transpose", rewriter.new(conv.inputs[1]), axes=_CHANNELS_LAST)
     columns = kernel * kernel * width(conv.inputs[1], 1)
     weight = rewriter.emit("reshape", taps, shape=(C, columns))
+    if depthwise:
+        weight = rewriter.emit("transpose", weight, axes=(1, 0))
     others = [rewriter.new(value) for value in (conv.inputs[2], *norm.inputs[1:])]
     return rewriter.emit(
         "conv_norm", rewriter.new(x), weight, *others, kernel=kernel, stride=stride,

@@ -37,7 +37,8 @@ def _fuse_others(graph: Graph) -> Graph:
         if len(inputs) == 2:
             zeros = np.zeros(int(str(inputs[1].type.shape[0])), np.float32)
             inputs.append(rewriter.constant(zeros, node.result.type.dtype))
-        rewriter.replace(node.result, rewriter.emit("fused_linear", *inputs, **node.attributes))
+        made = rewriter.emit("fused_linear", *inputs, exact=False, **node.attributes)
+        rewriter.replace(node.result, made)
     return rewriter.finish()
 
 
@@ -68,9 +69,7 @@ def _fuse_norms(graph: Graph) -> Graph:
     return rewriter.finish()
 
 
-def _read_by_layers(
-    value: Value, readers: Readers, known: set[str], *, deep: bool = True
-) -> bool:
+def _read_by_layers(value: Value, readers: Readers, known: set[str], *, deep: bool = True) -> bool:
     """Whether linear layers with constant weights, and nothing else, read a value."""
     for reader in readers.get(value.name, [None]):
         if reader is None:
@@ -115,9 +114,7 @@ def _fuse_additions(graph: Graph) -> Graph:
     return rewriter.finish()
 
 
-def _layer_of(
-    rewriter: Rewriter, node: Node, readers: Readers
-) -> tuple[Node, Value] | None:
+def _layer_of(rewriter: Rewriter, node: Node, readers: Readers) -> tuple[Node, Value] | None:
     """The linear layer that one side of an addition is, and the other side."""
     left, right = node.inputs
     for value, other in ((right, left), (left, right)):

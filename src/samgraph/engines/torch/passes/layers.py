@@ -51,7 +51,7 @@ class Search:
     def layer(self, value: Value) -> Layer | None:
         """The plain linear layer, with a bias and constant weights, that makes a value."""
         node, start = self.made.get(value.name), 0
-        if node is not None and node.op == "slice" and _takes_columns(node):
+        if node is not None and node.op == "slice" and takes_columns(node):
             start = int(str(node.attributes["starts"][-1]))  # type: ignore[index]  # a tuple
             node = self.made.get(node.inputs[0].name)
         if node is None or node.op != "linear" or len(node.inputs) != 3:
@@ -88,7 +88,7 @@ def width(value: Value, axis: int = -1) -> int:
     return int(str(value.type.shape[axis]))
 
 
-def _takes_columns(node: Node) -> bool:
+def takes_columns(node: Node) -> bool:
     """Whether a slice takes whole rows, some columns of each."""
     steps = node.attributes["steps"]
     same = node.result.type.shape[:-1] == node.inputs[0].type.shape[:-1]

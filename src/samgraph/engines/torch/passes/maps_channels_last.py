@@ -1,4 +1,4 @@
-"""maps_channels_last: sums and pointwise convolutions of maps are computed on their tokens.
+"""maps_channels_last: pointwise convolutions, sums and repetitions of maps work on their tokens.
 
     %0 = conv2d(%x, %w, %b)              a 1 x 1 kernel      %0 = transpose(%x)       [N, H, W, C]
     %1 = add(%0, transpose(%y))                         =>   %1 = linear(%0, %w, %b)
@@ -18,7 +18,7 @@ _LAST, _SECOND = (0, 2, 3, 1), (0, 3, 1, 2)
 
 def maps_channels_last(graph: Graph) -> Graph:
     """Rewrite every such node."""
-    if not graph.has("conv2d"):
+    if not graph.has("conv2d", "resize"):
         return graph
     search, rewriter = Search(graph), Rewriter(graph)
     twins: dict[str, Value] = {}  # old map -> the same with channels last, in the new graph
@@ -42,6 +42,8 @@ def maps_channels_last(graph: Graph) -> Graph:
             x = twin(node.inputs[0])
             shape = (node.result.type.shape[0], *x.type.shape[1:])
             made = rewriter.emit("expand", x, shape=shape)
+        elif node.op == "resize" and node.inputs[0].name in twins:
+            made = _repeated(rewriter, node, twin(node.inputs[0]))
         if made is None:
             rewriter.keep(node)
             continue
@@ -62,6 +64,21 @@ def _linear(rewriter: Rewriter, node: Node, x: Value) -> Value:
     weight = rewriter.emit("reshape", rewriter.new(node.inputs[1]), shape=(out, ins))
     biases = [rewriter.new(value) for value in node.inputs[2:]]
     return rewriter.emit("linear", x, weight, *biases)
+
+
+def _repeated(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
+    """A map in which each pixel is repeated, if that is what a resize does."""
+    B, H, W, C = x.type.shape
+    size, sides = node.attributes["size"], (H, W)
+    if node.attributes["how"] != "nearest" or not isinstance(size, tuple):
+        return None
+    times = [int(str(wanted)) // int(str(side)) for wanted, side in zip(size, sides, strict=True)]
+    whole = [int(str(side)) * count for side, count in zip(sides, times, strict=True)]
+    if whole != list(size) or any(count & (count - 1) for count in times):
+        return None
+    apart = rewriter.emit("reshape", x, shape=(B, H, 1, W, 1, C))
+    wide = rewriter.emit("expand", apart, shape=(B, H, times[0], W, times[1], C))
+    return rewriter.emit("reshape", wide, shape=(B, *whole, C))
 
 
 def _joins(node: Node, twins: dict[str, Value]) -> bool:

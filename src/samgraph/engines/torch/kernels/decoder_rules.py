@@ -1,0 +1,194 @@
+"""Which kernels run the other ops: of the decoder, the memory encoder, and small ones."""
+
+import math
+
+import torch
+
+from samgraph.engines.torch.fused import FUSED
+from samgraph.engines.torch.kernels import blocks as table
+from samgraph.engines.torch.kernels.attention_rules import WIDEST_HEAD
+from samgraph.engines.torch.kernels.convolution import conv_norm as dense
+from samgraph.engines.torch.kernels.convolution import depthwise_norm
+from samgraph.engines.torch.kernels.grouped import grouped_linear as grouped
+from samgraph.engines.torch.kernels.image_to_tokens import image_to_tokens as to_tokens
+from samgraph.engines.torch.kernels.linear_rules import as_rows
+from samgraph.engines.torch.kernels.masks import enlarge_mask as enlarge
+from samgraph.engines.torch.kernels.norm import layer_norm as norm
+from samgraph.engines.torch.kernels.paint import paint_masks as paint
+from samgraph.engines.torch.kernels.patches import patches
+from samgraph.engines.torch.kernels.tables import gather_rows, take_rows
+from samgraph.engines.torch.rules import RULES
+from samgraph.engines.torch.tables import Table
+
+Pair = tuple[int, int]
+_WIDEST_NORM = 4096
+_MOST_TOKENS = 64
+
+
+def layer_norm(
+    x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, *, eps: float
+) -> torch.Tensor:
+    """The rule of `layer_norm`."""
+    if x.shape[-1] > _WIDEST_NORM or not x.numel():
+        return RULES["layer_norm"](x, scale, shift, eps=eps)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    norm(as_rows(x), scale, shift, eps=eps, out=y.view(-1, x.shape[-1]))
+    return y
+
+
+def gather(x: torch.Tensor | Table, index: torch.Tensor, *, axis: int, batch: int) -> torch.Tensor:
+    """The rule of `gather`; of a table, through its address."""
+    if isinstance(x, Table):
+        length = x.row_shape.numel()
+        y = torch.empty((*index.shape, *x.row_shape), dtype=x.dtype, device=x.device)
+        return gather_rows(x.address, index.reshape(-1), x.dtype, y.view(-1, length)).view(y.shape)
+    axis %= x.ndim
+    if axis != batch or not x.is_floating_point() or not x.is_contiguous() or not index.numel():
+        return RULES["gather"](x, index, axis=axis, batch=batch)
+    front, rest = math.prod(x.shape[:batch]), math.prod(x.shape[axis + 1 :])
+    y = torch.empty((*index.shape, *x.shape[axis + 1 :]), dtype=x.dtype, device=x.device)
+    rows = x.reshape(front, x.shape[axis], rest)
+    take_rows(rows, index.reshape(front, -1).contiguous(), y.view(front, -1, rest))
+    return y
+
+
+def image_to_tokens(
+    image: torch.Tensor,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    scores: torch.Tensor,
+    values: torch.Tensor,
+    scale: torch.Tensor,
+    shift: torch.Tensor,
+    *,
+    heads: int,
+    eps: float,
+) -> torch.Tensor:
+    """The rule of `image_to_tokens`."""
+    tensors = (image, queries, keys, scores, values, scale, shift)
+    if keys.shape[1] > _MOST_TOKENS or image.shape[2] > WIDEST_HEAD or not image.numel():
+        return FUSED["image_to_tokens"](*tensors, heads=heads, eps=eps)
+    blocks = table.cell_blocks(len(image))
+    k, s, v = (x if x.stride(2) == 1 else x.contiguous() for x in (keys, scores, values))
+    return to_tokens(
+        _cells(image), _cells(queries), k, s, v, scale, shift, heads=heads, eps=eps, blocks=blocks
+    )
+
+
+def _cells(x: torch.Tensor) -> torch.Tensor:
+    """An image [N, I, C] whose cells lie one behind another."""
+    return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()
+
+
+def grouped_linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, activation: str = "none"
+) -> torch.Tensor:
+    """The rule of `grouped_linear`."""
+    rows = x if x.stride(2) == 1 else x.contiguous()
+    return grouped(rows, weight, bias, activation=activation)
+
+
+def paint_masks(
+    image: torch.Tensor,
+    grow: torch.Tensor,
+    grow_bias: torch.Tensor,
+    coarse: torch.Tensor,
+    scale: torch.Tensor,
+    shift: torch.Tensor,
+    again: torch.Tensor,
+    again_bias: torch.Tensor,
+    fine: torch.Tensor,
+    brushes: torch.Tensor,
+    *,
+    eps: float,
+) -> torch.Tensor:
+    """The rule of `paint_masks`."""
+    widths = (image.shape[2], len(grow) // 4, len(again) // 4)
+    tensors = (grow, grow_bias, coarse, scale, shift, again, again_bias, fine)
+    if any(width & (width - 1) or width < table.NARROWEST for width in widths):
+        return FUSED["paint_masks"](image, *tensors, brushes, eps=eps)
+    side = math.isqrt(image.shape[1])
+    blocks = table.paint_blocks(len(image))
+    return paint(_cells(image), *tensors, brushes.contiguous(), eps=eps, side=side, blocks=blocks)
+
+
+def conv_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    scale: torch.Tensor,
+    shift: torch.Tensor,
+    *,
+    kernel: int,
+    stride: int,
+    padding: int,
+    depthwise: bool,
+    eps: float,
+    activation: str = "none",
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The rule of `conv_norm`."""
+    C = len(bias)
+    if C > WIDEST_HEAD:
+        return FUSED["conv_norm"](
+            x, weight, bias, scale, shift, kernel=kernel, stride=stride, padding=padding,
+            depthwise=depthwise, eps=eps, activation=activation, dtype=dtype,
+        )  # fmt: skip
+    last = x.permute(0, 2, 3, 1).contiguous()
+    high, wide = ((side + 2 * padding - kernel) // stride + 1 for side in x.shape[2:])
+    y = torch.empty((len(x), high, wide, C), dtype=dtype or x.dtype, device=x.device)
+    tensors = (last, weight, bias, scale, shift)
+    if depthwise:
+        depthwise_norm(
+            *tensors, kernel=kernel, padding=padding, eps=eps, activation=activation, out=y,
+            blocks=table.DEPTHWISE,
+        )  # fmt: skip
+    else:
+        dense(
+            *tensors, kernel=kernel, stride=stride, padding=padding, eps=eps,
+            activation=activation, out=y, blocks=table.conv_blocks(len(x) * high * wide, C),
+        )  # fmt: skip
+    return y.permute(0, 3, 1, 2)
+
+
+def enlarge_mask(
+    mask: torch.Tensor,
+    gain: torch.Tensor,
+    offset: torch.Tensor,
+    *,
+    size: Pair,
+    scale: float,
+    shift: float,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The rule of `enlarge_mask`."""
+    kind = dtype or mask.dtype
+    y = torch.empty((len(mask), 1, *size), dtype=kind, device=mask.device)
+    plain = [x.contiguous() for x in (mask, gain, offset)]
+    return enlarge(*plain, scale=scale, shift=shift, out=y)
+
+
+def patch_embedding(
+    image: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    positions: torch.Tensor,
+    *,
+    kernel: int,
+    stride: int,
+    padding: int,
+) -> torch.Tensor:
+    """The rule of `patch_embedding`."""
+    high, wide = positions.shape[1:3]
+    y = torch.empty((len(image), high, wide, len(weight)), device=image.device)
+    return patches(
+        image.contiguous(),
+        weight,
+        bias,
+        positions.contiguous(),
+        kernel=kernel,
+        stride=stride,
+        padding=padding,
+        out=y,
+        blocks=table.PATCHES,
+    )

@@ -1,0 +1,151 @@
+"""Which kernel runs a linear layer: by the number of rows, their width, and what stands beside it.
+
+rotated                          `row_linear.rotated_linear`
+few rows, a deep product         `few_rows`
+narrow rows                      `row_linear`, the norm inside
+else                             the norm by itself, then cuBLAS, or `linear` with what it lacks
+"""
+
+import weakref
+
+import torch
+
+from samgraph.engines.torch.fused import FUSED
+from samgraph.engines.torch.kernels import blocks as table
+from samgraph.engines.torch.kernels.few_rows import few_rows
+from samgraph.engines.torch.kernels.linear import linear
+from samgraph.engines.torch.kernels.mlp import mlp
+from samgraph.engines.torch.kernels.norm import layer_norm
+from samgraph.engines.torch.kernels.rotation import Rotation
+from samgraph.engines.torch.kernels.row_linear import WIDEST, rotated_linear, row_linear
+from samgraph.engines.torch.tensors import HALVES
+
+Pair = tuple[int, int]
+
+_ROUNDED: "weakref.WeakKeyDictionary[torch.Tensor, torch.Tensor]" = weakref.WeakKeyDictionary()
+
+
+def fused_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    residual: torch.Tensor | None = None,
+    *,
+    eps: float = 0.0,
+    activation: str = "none",
+    pool: bool = False,
+    rotated: int = 0,
+    width: int = 0,
+    grid: Pair = (1, 1),
+    theta: float = 1.0,
+    unrotated: int = 0,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The rule of `fused_linear`."""
+    *front, K = x.shape
+    N = len(weight)
+    if rotated and (K > WIDEST or N % width or width & (width - 1) or width < table.NARROWEST):
+        return FUSED["fused_linear"](
+            x, weight, bias, residual, eps=eps, activation=activation, rotated=rotated,
+            width=width, grid=grid, theta=theta, unrotated=unrotated, dtype=dtype,
+        )  # fmt: skip
+    if pool:
+        front = [front[0], front[1] // 2, front[2] // 2]
+    kind = dtype or (weight if residual is None else residual).dtype
+    y = torch.empty((*front, N), dtype=kind, device=x.device)
+    rows = as_rows(x)
+    if not y.numel():
+        return y
+    if rotated:
+        tokens = x.shape[-2]
+        turn = Rotation(grid, theta, width, rotated, tokens, tokens - unrotated)
+        blocks = table.rotated_blocks(len(rows), N, K, weight.dtype)
+        rotated_linear(rows, weight, bias, rotation=turn, eps=eps, out=y.view(-1, N), blocks=blocks)
+        return y
+    added = None if residual is None else _repeated_rows(residual)
+    wide = x.shape[2] if pool else 0
+    _product(rows, weight, bias, added, eps, activation, wide, y.view(-1, N))
+    return y
+
+
+def fused_mlp(
+    x: torch.Tensor,
+    inner: torch.Tensor,
+    inner_bias: torch.Tensor,
+    outer: torch.Tensor,
+    outer_bias: torch.Tensor,
+    *,
+    eps: float,
+    activation: str,
+) -> torch.Tensor:
+    """The rule of `fused_mlp`."""
+    rows = as_rows(x)
+    M, C = rows.shape
+    blocks = table.mlp_blocks(M, C, len(inner), inner.dtype)
+    if blocks is None:
+        hidden = fused_linear(x, inner, inner_bias, eps=eps, activation=activation)
+        return fused_linear(hidden, outer, outer_bias, x)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    mlp(
+        rows, inner, inner_bias, outer, outer_bias, eps=eps, activation=activation,
+        out=y.view(-1, C), blocks=blocks,
+    )  # fmt: skip
+    return y
+
+
+def _product(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    residual: torch.Tensor | None,
+    eps: float,
+    activation: str,
+    pool: int,
+    out: torch.Tensor,
+) -> None:
+    """Rows [M, K] through the kernel that suits them."""
+    (M, K), N = x.shape, len(weight)
+    if not eps and not pool and table.are_few(M, K) and (residual is None or len(residual) == M):
+        few = table.few_blocks(K)
+        few_rows(x, weight, bias, residual, activation=activation, out=out, blocks=few)
+        return
+    rows = table.row_blocks(M, N, K, weight.dtype, norms=eps > 0)
+    if K <= WIDEST and rows is not None:
+        row_linear(
+            x, weight, bias, residual, eps=eps, activation=activation, pool=pool, out=out,
+            blocks=rows,
+        )  # fmt: skip
+        return
+    if eps:
+        x = layer_norm(x, None, None, eps=eps, out=torch.empty_like(x, dtype=weight.dtype))
+    plain = residual is None and not pool and x.dtype == weight.dtype == out.dtype
+    if plain and weight.dtype in HALVES and activation in ("none", "gelu"):
+        half = _rounded(bias, weight.dtype)
+        if activation == "gelu":
+            torch.ops.aten._addmm_activation(half, x, weight.mT, use_gelu=True, out=out)
+        else:
+            torch.addmm(half, x, weight.mT, out=out)
+        return
+    blocks = table.linear_blocks(M, N, K, weight.dtype)
+    linear(x, weight, bias, residual, activation=activation, pool=pool, out=out, blocks=blocks)
+
+
+def _rounded(bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A bias as cuBLAS wants it, rounded once for as long as it lives."""
+    if bias.dtype == dtype:
+        return bias
+    known = _ROUNDED.get(bias)
+    if known is None or known.dtype != dtype:
+        known = _ROUNDED[bias] = bias.to(dtype)
+    return known
+
+
+def as_rows(x: torch.Tensor) -> torch.Tensor:
+    """[..., C] as [M, C]; copied only where rows do not lie one behind another."""
+    flat = x.reshape(-1, x.shape[-1])
+    return flat if flat.stride(1) == 1 else flat.contiguous()
+
+
+def _repeated_rows(x: torch.Tensor) -> torch.Tensor:
+    """As `as_rows`; of what is the same all along the first axis, that one part."""
+    return as_rows(x[:1] if x.ndim > 2 and x.stride(0) == 0 else x)
