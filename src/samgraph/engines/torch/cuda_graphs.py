@@ -82,14 +82,16 @@ class GraphRunner:
 
     def _shape(self, name: str, tensor: torch.Tensor) -> tuple[int, ...]:
         """What a capture depends on; of a table, the shape of its rows."""
-        return tuple(tensor.shape[1:] if name in self._tables else tensor.shape)
+        if name in self._tables:
+            return tuple(tensor.shape[1:])
+        return (*tensor.shape, _is_repeated(tensor))
 
     def _replay(self, capture: _Capture, inputs: Tensors) -> Tensors:
         now = torch.cuda.current_stream(self._device)
         if self._done is not None:
             now.wait_event(self._done)
         if capture.inputs:
-            given = [inputs[name] for name in capture.inputs]
+            given = [_once(inputs[name]) for name in capture.inputs]
             torch._foreach_copy_(list(capture.inputs.values()), given)
         for name, table in capture.tables.items():
             table.point_to(inputs[name])
@@ -107,24 +109,33 @@ class GraphRunner:
         while len(self._captures) >= self._most:
             self._captures.popitem(last=False)
         static = {
-            name: torch.empty_strided(x.shape, _dense(x), dtype=x.dtype, device=x.device)
-            for name, x in inputs.items()
+            name: torch.empty_strided(x.shape, _dense(x), dtype=x.dtype, device=x.device).copy_(x)
+            for name, x in ((name, _once(x)) for name, x in inputs.items())
             if name not in self._tables
         }
-        for name, tensor in static.items():
-            tensor.copy_(inputs[name])
+        read = {name: x.expand(inputs[name].shape) for name, x in static.items()}
         tables = {name: Table(inputs[name]) for name in inputs if name in self._tables}
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
-                outputs = self._compute({**static, **tables})
+                outputs = self._compute({**read, **tables})
             finally:
                 graph.capture_end()
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         self._captures[key] = capture = _Capture(graph, static, tables, outputs)
         return capture
+
+
+def _is_repeated(x: torch.Tensor) -> bool:
+    """Whether it is one part, seen several times along the first axis."""
+    return x.ndim > 1 and len(x) > 1 and x.stride(0) == 0
+
+
+def _once(x: torch.Tensor) -> torch.Tensor:
+    """That one part."""
+    return x[:1] if _is_repeated(x) else x
 
 
 def _dense(x: torch.Tensor) -> tuple[int, ...]:

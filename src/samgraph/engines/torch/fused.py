@@ -26,12 +26,14 @@ def fused_linear(
     grid: Pair = (1, 1),
     theta: float = 1.0,
     unrotated: int = 0,
+    biased: bool = True,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """One function after another, in float32 but for the product."""
     if eps:
         x = functional.layer_norm(widen(x), x.shape[-1:], eps=eps)
-    y = widen(PRODUCTS["linear"](x.to(weight.dtype), weight)) + widen(bias)
+    y = widen(PRODUCTS["linear"](x.to(weight.dtype), weight))
+    y = y + widen(bias) if biased else y
     y = ACTIVATIONS[activation](y)
     if pool:
         B, H, W, C = y.shape
@@ -45,6 +47,20 @@ def fused_linear(
     if residual is not None:
         y = y + widen(residual)
     return y.to(dtype or (weight if residual is None else residual).dtype)
+
+
+def offset_norm(
+    x: torch.Tensor,
+    offset: torch.Tensor,
+    scale: torch.Tensor | None = None,
+    shift: torch.Tensor | None = None,
+    *,
+    eps: float,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The sum, then a layer norm."""
+    y = functional.layer_norm(widen(x) + widen(offset), x.shape[-1:], scale, shift, eps)
+    return y.to(dtype or x.dtype)
 
 
 def fused_mlp(
@@ -217,7 +233,7 @@ def patch_embedding(
     padding: int,
 ) -> torch.Tensor:
     """A convolution, then the sum in float32."""
-    taps = weight.reshape(len(weight), image.shape[1], kernel, -1)[..., :kernel]
+    taps = weight.reshape(len(weight), image.shape[1], kernel, -1)[..., -kernel:]
     pairs = {"stride": (stride, stride), "padding": (padding, padding)}
     y = PRODUCTS["conv2d"](image.to(weight.dtype), taps, **pairs, groups=1)
     return widen(y).permute(0, 2, 3, 1) + widen(bias) + positions
@@ -231,6 +247,7 @@ FUSED: dict[str, Rule] = {
     "fused_mlp": fused_mlp,
     "grouped_linear": grouped_linear,
     "image_to_tokens": image_to_tokens,
+    "offset_norm": offset_norm,
     "paint_masks": paint_masks,
     "window_attention": window_attention,
 }

@@ -33,9 +33,10 @@ _FOLLOW = frozenset(
 # Which inputs our kernels read as halves; they round the others themselves, or need no rounding.
 _NARROW = {
     "conv_norm": (1,), "enlarge_mask": (), "fused_linear": (1,), "fused_mlp": (1, 3),
+    "offset_norm": (),
     "patch_embedding": (1,), "window_attention": (0, 1, 2),
 }  # fmt: skip
-_CHOOSES = ("conv_norm", "enlarge_mask")  # kernels that are told what to give
+_CHOOSES = ("conv_norm", "enlarge_mask", "offset_norm")  # kernels that are told what to give
 _MOVES = ("reshape", "slice", "transpose")
 
 
@@ -86,7 +87,9 @@ def plan(
         if node.op == "fused_linear" and node.result.name in shown:
             attributes = {**attributes, "dtype": torch.float32}
         elif node.op in _CHOOSES and precision in HALF:
-            attributes = {**attributes, "dtype": TORCH_DTYPES[HALF[precision]]}
+            half = TORCH_DTYPES[HALF[precision]]
+            kind = torch.float32 if node.result.name in shown else half
+            attributes = {**attributes, "dtype": kind}
         symbolic = any(
             isinstance(dim, Expr) for value in node.attributes.values() for dim in dims_of(value)
         )

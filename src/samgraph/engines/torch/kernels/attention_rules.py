@@ -10,6 +10,7 @@ from samgraph.engines.torch.kernels.attention import attention as split_attentio
 from samgraph.engines.torch.kernels.attention import combine
 from samgraph.engines.torch.kernels.windows import window_attention as windows
 from samgraph.engines.torch.products import PRODUCTS
+from samgraph.engines.torch.tensors import HALVES
 
 Pair = tuple[int, int]
 WIDEST_HEAD = 256
@@ -33,8 +34,14 @@ def attention(
         return PRODUCTS["attention"](*given, heads=heads, scale=scale)
     front = q.shape[:-2]
     q, k, v = (_batched(x) for x in (q, k, v))
-    splits = 0 if bias is not None else table.cudnn_splits(len(q) * heads, q, k, widths)
-    if splits:
+    few = v.dtype == torch.float32 and heads == 1 and q.shape[1] <= table.FEW_QUERIES
+    splits = 0
+    if bias is None and v.dtype in HALVES and has_cudnn(v.device):
+        splits = table.cudnn_splits(len(q) * heads, k.shape[1])
+    if few and bias is None and v.is_cuda:
+        scores = torch.bmm(q, k.mT)
+        y = torch.softmax(scores if scale == 1.0 else scores * scale, -1) @ v
+    elif splits:
         y = _cudnn(q, k, v, heads, scale, splits)
     else:
         sizes = (len(q) * heads, q.shape[1], k.shape[1], *widths)

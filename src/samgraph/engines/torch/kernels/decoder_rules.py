@@ -11,7 +11,7 @@ from samgraph.engines.torch.kernels.convolution import conv_norm as dense
 from samgraph.engines.torch.kernels.convolution import depthwise_norm
 from samgraph.engines.torch.kernels.grouped import grouped_linear as grouped
 from samgraph.engines.torch.kernels.image_to_tokens import image_to_tokens as to_tokens
-from samgraph.engines.torch.kernels.linear_rules import as_rows
+from samgraph.engines.torch.kernels.linear_rules import as_rows, fused_linear
 from samgraph.engines.torch.kernels.masks import enlarge_mask as enlarge
 from samgraph.engines.torch.kernels.norm import layer_norm as norm
 from samgraph.engines.torch.kernels.paint import paint_masks as paint
@@ -33,6 +33,23 @@ def layer_norm(
         return RULES["layer_norm"](x, scale, shift, eps=eps)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     norm(as_rows(x), scale, shift, eps=eps, out=y.view(-1, x.shape[-1]))
+    return y
+
+
+def offset_norm(
+    x: torch.Tensor,
+    offset: torch.Tensor,
+    scale: torch.Tensor | None = None,
+    shift: torch.Tensor | None = None,
+    *,
+    eps: float,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The rule of `offset_norm`."""
+    if x.shape[-1] > _WIDEST_NORM or not x.numel():
+        return FUSED["offset_norm"](x, offset, scale, shift, eps=eps, dtype=dtype)
+    y = torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
+    norm(as_rows(x), scale, shift, eps=eps, out=y.view(-1, x.shape[-1]), offset=offset)
     return y
 
 
@@ -103,13 +120,14 @@ def paint_masks(
     eps: float,
 ) -> torch.Tensor:
     """The rule of `paint_masks`."""
-    widths = (image.shape[2], len(grow) // 4, len(again) // 4)
-    tensors = (grow, grow_bias, coarse, scale, shift, again, again_bias, fine)
-    if any(width & (width - 1) or width < table.NARROWEST for width in widths):
-        return FUSED["paint_masks"](image, *tensors, brushes, eps=eps)
-    side = math.isqrt(image.shape[1])
-    blocks = table.paint_blocks(len(image))
-    return paint(_cells(image), *tensors, brushes.contiguous(), eps=eps, side=side, blocks=blocks)
+    N, cells, _ = image.shape
+    A, B = len(grow) // 4, len(again) // 4
+    rest = (coarse, scale, shift, again, again_bias, fine)
+    if any(width & (width - 1) or width < table.NARROWEST for width in (A, B)):
+        return FUSED["paint_masks"](image, grow, grow_bias, *rest, brushes, eps=eps)
+    rows = fused_linear(image, grow, grow_bias).view(N, 4 * cells, A)
+    side, blocks = math.isqrt(cells), table.paint_blocks(N)
+    return paint(rows, *rest, brushes.contiguous(), eps=eps, side=side, blocks=blocks)
 
 
 def conv_norm(

@@ -1,12 +1,16 @@
 """Which kernel runs a linear layer: by the number of rows, their width, and what stands beside it.
 
-rotated                          `row_linear.rotated_linear`
-few rows, a deep product         `few_rows`
-narrow rows                      `row_linear`, the norm inside
-else                             the norm by itself, then cuBLAS, or `linear` with what it lacks
+    rotated, narrow                  `row_linear.rotated_linear`
+    few rows, a deep product         `few_rows`
+    many narrow rows with a norm     `row_linear`
+    else                             the norm by itself, then cuBLAS, or `linear` for what it lacks
+
+cuBLAS has bias, ReLU and GELU (its tanh form, which is within half a unit of bf16 of the exact one)
+in its products, and adds to what is there, but not a bias at the same time.
 """
 
 import weakref
+from functools import lru_cache
 
 import torch
 
@@ -16,6 +20,7 @@ from samgraph.engines.torch.kernels.few_rows import few_rows
 from samgraph.engines.torch.kernels.linear import linear
 from samgraph.engines.torch.kernels.mlp import mlp
 from samgraph.engines.torch.kernels.norm import layer_norm
+from samgraph.engines.torch.kernels.rotate import rotate
 from samgraph.engines.torch.kernels.rotation import Rotation
 from samgraph.engines.torch.kernels.row_linear import WIDEST, rotated_linear, row_linear
 from samgraph.engines.torch.tensors import HALVES
@@ -39,12 +44,13 @@ def fused_linear(
     grid: Pair = (1, 1),
     theta: float = 1.0,
     unrotated: int = 0,
+    biased: bool = True,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """The rule of `fused_linear`."""
     *front, K = x.shape
     N = len(weight)
-    if rotated and (K > WIDEST or N % width or width & (width - 1) or width < table.NARROWEST):
+    if rotated and (N % width or width & (width - 1) or width < table.NARROWEST):
         return FUSED["fused_linear"](
             x, weight, bias, residual, eps=eps, activation=activation, rotated=rotated,
             width=width, grid=grid, theta=theta, unrotated=unrotated, dtype=dtype,
@@ -53,19 +59,36 @@ def fused_linear(
         front = [front[0], front[1] // 2, front[2] // 2]
     kind = dtype or (weight if residual is None else residual).dtype
     y = torch.empty((*front, N), dtype=kind, device=x.device)
-    rows = as_rows(x)
+    rows, flat = as_rows(x), y.view(-1, N)
     if not y.numel():
         return y
     if rotated:
         tokens = x.shape[-2]
         turn = Rotation(grid, theta, width, rotated, tokens, tokens - unrotated)
-        blocks = table.rotated_blocks(len(rows), N, K, weight.dtype)
-        rotated_linear(rows, weight, bias, rotation=turn, eps=eps, out=y.view(-1, N), blocks=blocks)
+        _rotated(rows, weight, bias, eps, turn, flat)
         return y
     added = None if residual is None else _repeated_rows(residual)
-    wide = x.shape[2] if pool else 0
-    _product(rows, weight, bias, added, eps, activation, wide, y.view(-1, N))
+    offset = bias if biased else None
+    _product(rows, weight, offset, added, eps, activation, x.shape[2] if pool else 0, flat)
     return y
+
+
+def _rotated(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+    turn: Rotation,
+    out: torch.Tensor,
+) -> None:
+    """A rotated layer at once, or its product first."""
+    (M, K), N = x.shape, len(weight)
+    blocks = table.rotated_blocks(M, N, K, weight.dtype)
+    if blocks is not None and K <= WIDEST:
+        rotated_linear(x, weight, bias, rotation=turn, eps=eps, out=out, blocks=blocks)
+    else:
+        _product(x, weight, bias, None, eps, "none", 0, out)
+        rotate(out, turn)
 
 
 def fused_mlp(
@@ -96,7 +119,7 @@ def fused_mlp(
 def _product(
     x: torch.Tensor,
     weight: torch.Tensor,
-    bias: torch.Tensor,
+    bias: torch.Tensor | None,
     residual: torch.Tensor | None,
     eps: float,
     activation: str,
@@ -105,29 +128,55 @@ def _product(
 ) -> None:
     """Rows [M, K] through the kernel that suits them."""
     (M, K), N = x.shape, len(weight)
+    given = _zeros(N, x.device) if bias is None else bias
     if not eps and not pool and table.are_few(M, K) and (residual is None or len(residual) == M):
         few = table.few_blocks(K)
-        few_rows(x, weight, bias, residual, activation=activation, out=out, blocks=few)
+        few_rows(x, weight, given, residual, activation=activation, out=out, blocks=few)
         return
     rows = table.row_blocks(M, N, K, weight.dtype, norms=eps > 0)
-    if K <= WIDEST and rows is not None:
+    if rows is not None:
         row_linear(
-            x, weight, bias, residual, eps=eps, activation=activation, pool=pool, out=out,
+            x, weight, given, residual, eps=eps, activation=activation, pool=pool, out=out,
             blocks=rows,
         )  # fmt: skip
         return
     if eps:
         x = layer_norm(x, None, None, eps=eps, out=torch.empty_like(x, dtype=weight.dtype))
-    plain = residual is None and not pool and x.dtype == weight.dtype == out.dtype
-    if plain and weight.dtype in HALVES and activation in ("none", "gelu"):
-        half = _rounded(bias, weight.dtype)
-        if activation == "gelu":
-            torch.ops.aten._addmm_activation(half, x, weight.mT, use_gelu=True, out=out)
-        else:
-            torch.addmm(half, x, weight.mT, out=out)
-        return
-    blocks = table.linear_blocks(M, N, K, weight.dtype)
-    linear(x, weight, bias, residual, activation=activation, pool=pool, out=out, blocks=blocks)
+    if pool or not _by_cublas(x, weight, bias, residual, activation, out):
+        blocks = table.linear_blocks(M, N, K, weight.dtype, pools=pool > 0)
+        linear(x, weight, given, residual, activation=activation, pool=pool, out=out, blocks=blocks)
+
+
+def _by_cublas(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    activation: str,
+    out: torch.Tensor,
+) -> bool:
+    """Whether cuBLAS can do all of it, and then did."""
+    if not x.is_cuda or not x.dtype == weight.dtype == out.dtype or weight.dtype not in HALVES:
+        return False
+    if bias is None:
+        same = residual is not None and residual.dtype == out.dtype and len(residual) == len(x)
+        if same and activation == "none":
+            torch.addmm(residual, x, weight.mT, out=out)
+        return same and activation == "none"
+    if residual is not None:
+        return False
+    half = _rounded(bias, weight.dtype)
+    if activation == "none":
+        torch.addmm(half, x, weight.mT, out=out)
+    else:
+        gelu = activation == "gelu"
+        torch.ops.aten._addmm_activation.out(half, x, weight.mT, use_gelu=gelu, out=out)
+    return True
+
+
+@lru_cache(maxsize=64)
+def _zeros(count: int, device: torch.device) -> torch.Tensor:
+    return torch.zeros(count, device=device)
 
 
 def _rounded(bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

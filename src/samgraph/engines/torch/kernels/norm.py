@@ -2,7 +2,8 @@
 
     y = activation((x - mean) / sqrt(variance + eps) * scale + shift)
 
-x [M, C], rows may lie apart in memory -> [M, C].
+x [M, C], rows may lie apart in memory -> [M, C]. Scale and shift may be missing; an offset [C] may
+be added to the rows first.
 """
 
 import torch
@@ -14,13 +15,15 @@ from samgraph.engines.torch.kernels.launch import Kernel
 
 
 @triton.jit
-def _layer_norm(x_ptr, s_ptr, b_ptr, y_ptr, M, x_row, y_row, eps, SCALED: tl.constexpr,
-                C: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
+def _layer_norm(x_ptr, s_ptr, b_ptr, o_ptr, y_ptr, M, x_row, y_row, eps, SCALED: tl.constexpr,
+                OFFSET: tl.constexpr, C: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
                 ACTIVATION: tl.constexpr):  # fmt: skip
     rows, cs = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BC)
     inside = (rows < M)[:, None] & (cs < C)[None, :]
     x_at = x_ptr + rows.to(tl.int64)[:, None] * x_row + cs[None, :]
     x = tl.load(x_at, mask=inside, other=0.0).to(tl.float32)
+    if OFFSET:
+        x += tl.load(o_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)[None, :]
     x = normalise(x, (cs < C)[None, :], C, eps)
     if SCALED:
         scale = tl.load(s_ptr + cs, mask=cs < C, other=0.0).to(tl.float32)
@@ -43,6 +46,7 @@ def layer_norm(
     eps: float,
     out: torch.Tensor,
     activation: str = "none",
+    offset: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Fill `out` [M, C]; without scale and shift, rows have mean 0 and variance 1."""
     M, C = x.shape
@@ -50,8 +54,9 @@ def layer_norm(
     rows = max(1, _ELEMENTS // wide)
     _KERNEL(
         (triton.cdiv(M, rows),),
-        x, x if scale is None else scale, x if shift is None else shift, out, M, x.stride(0),
-        out.stride(0), eps, SCALED=scale is not None, C=C, BC=wide, BM=rows,
+        x, x if scale is None else scale, x if shift is None else shift,
+        x if offset is None else offset, out, M, x.stride(0), out.stride(0), eps,
+        SCALED=scale is not None, OFFSET=offset is not None, C=C, BC=wide, BM=rows,
         ACTIVATION=activation,
     )  # fmt: skip
     return out

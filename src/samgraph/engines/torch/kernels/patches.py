@@ -3,8 +3,8 @@
     y = convolution(image, weight) + bias + positions
 
 A program takes a run of output pixels and gathers what lies under each: no matrix of patches is
-ever written. image [B, c, H, W] in any float, weight [N, c*k*8]: each row of a k x k kernel padded
-to eight; positions [H', W', N] -> [B, H', W', N].
+ever written. image [B, c, H, W] in any float, weight [N, c*k*8]: each row of a k x k kernel has
+zeros in front, up to eight, so that a kernel of 7 at stride 4 reads whole groups; positions [H', W', N] -> [B, H', W', N].
 """
 
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ def _patches(x_ptr, w_ptr, b_ptr, p_ptr, y_ptr, M, N, H, W, high, wide, channels
     rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)
     columns += tl.program_id(1) * BN
     image, pixel = rows // (high * wide), rows % (high * wide)
-    top, left = pixel // wide * STRIDE - PADDING, pixel % wide * STRIDE - PADDING
+    top, left = pixel // wide * STRIDE - PADDING, pixel % wide * STRIDE - (8 - KERNEL + PADDING)
     y = tl.zeros((BM, BN), tl.float32)
     for start in range(0, DEPTH, BK):
         ks = start + tl.arange(0, BK)
         channel, down, right = ks // (8 * KERNEL), ks // 8 % KERNEL, ks % 8
         at_y, at_x = top[:, None] + down[None, :], left[:, None] + right[None, :]
         inside = (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W) & (rows < M)[:, None]
-        inside = inside & ((right < KERNEL) & (channel < channels))[None, :]
+        inside = inside & (channel < channels)[None, :]
         plane = (image[:, None] * channels + channel[None, :]).to(tl.int64)
         x = tl.load(x_ptr + (plane * H + at_y) * W + at_x, mask=inside, other=0.0)
         w = tl.load(w_ptr + columns[None, :] * (channels * KERNEL * 8) + ks[:, None],

@@ -21,6 +21,7 @@ import triton.language as tl
 from samgraph.engines.torch.kernels.activations import normalise
 from samgraph.engines.torch.kernels.launch import Kernel
 from samgraph.engines.torch.kernels.linear import finish, quads
+from samgraph.engines.torch.kernels.rotate import turns
 from samgraph.engines.torch.kernels.rotation import Rotation
 
 
@@ -67,19 +68,6 @@ def _row_linear(x_ptr, w_ptr, b_ptr, r_ptr, y_ptr, M, N, x_stride, r_stride, y_s
 
 
 @triton.jit
-def _turns(table_ptr, rows, tokens, turned, HIGH: tl.constexpr, WIDE: tl.constexpr,
-           FEW: tl.constexpr):  # fmt: skip
-    """Cosines and sines of the angles of each row: [BM, 2*FEW] of a table [2, side, FEW]."""
-    pairs, token = tl.arange(0, 2 * FEW), rows % tokens
-    column, row = token % WIDE, (token // WIDE) % HIGH
-    position = tl.where((pairs < FEW)[None, :], column[:, None], row[:, None])
-    at = position * FEW + (pairs % FEW)[None, :]
-    turns = (token < turned)[:, None]
-    cos = tl.load(table_ptr + at, mask=turns, other=1.0)
-    return cos, tl.load(table_ptr + max(HIGH, WIDE) * FEW + at, mask=turns, other=0.0)
-
-
-@triton.jit
 def _half(x, w_ptr, b_ptr, start, N, PRECISION: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
           BN: tl.constexpr):  # fmt: skip
     columns, ks = start + tl.arange(0, BN), tl.arange(0, BK)
@@ -97,7 +85,7 @@ def _rotated_linear(x_ptr, w_ptr, b_ptr, y_ptr, table_ptr, M, N, x_stride, y_str
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     x = _held_rows(x_ptr, tl.minimum(rows, M - 1), x_stride, eps, NORM, K, BK)
     x = x.to(w_ptr.dtype.element_ty)
-    cos, sin = _turns(table_ptr, rows, tokens, turned, HIGH, WIDE, FEW)
+    cos, sin = turns(table_ptr, rows, tokens, turned, HIGH, WIDE, FEW)
     first = tl.program_id(1) * share
     half: tl.constexpr = 2 * FEW
     for start in range(first, tl.minimum(first + share, N), 2 * half):

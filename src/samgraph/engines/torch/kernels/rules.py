@@ -24,6 +24,7 @@ def kernel_rules() -> Mapping[str, Rule] | None:
         "grouped_linear": decoder_rules.grouped_linear,
         "image_to_tokens": decoder_rules.image_to_tokens,
         "layer_norm": decoder_rules.layer_norm,
+        "offset_norm": decoder_rules.offset_norm,
         "paint_masks": decoder_rules.paint_masks,
         "patch_embedding": decoder_rules.patch_embedding,
         "window_attention": attention_rules.window_attention,

@@ -9,7 +9,8 @@
                  each such head is in halves: its even channels first, then its odd ones
     residual     optional, of the type of the result
 
-A norm's scale and shift are in weight and bias, which is always there.
+A norm's scale and shift are in weight and bias, which is always there; where the layer is not
+`biased`, it is not added.
 """
 
 import numpy as np
@@ -36,6 +37,7 @@ def infer(
     grid: Pair = (1, 1),
     theta: float = 1.0,
     unrotated: Dim = 0,
+    biased: bool = True,
 ) -> TensorType:
     """The type of the linear layer, half as high and wide where it pools."""
     need_float("fused_linear", x, weight, bias)
@@ -71,13 +73,15 @@ def reference(
     grid: Pair = (1, 1),
     theta: float = 1.0,
     unrotated: int = 0,
+    biased: bool = True,
 ) -> Array:
     """One op after another."""
     y = widen(x)
     if eps:
         one, zero = np.ones(x.shape[-1], y.dtype), np.zeros(x.shape[-1], y.dtype)
         y = OPS["layer_norm"].reference(y, one, zero, eps=eps)
-    y = OPS["linear"].reference(y, widen(weight), widen(bias), activation=activation)
+    added = widen(bias) * y.dtype.type(biased)
+    y = OPS["linear"].reference(y, widen(weight), added, activation=activation)
     if pool:
         B, H, W, C = y.shape
         y = y.reshape(B, H // 2, 2, W // 2, 2, C).max((2, 4))

@@ -2,8 +2,8 @@
 
     y = transpose(conv2d(image, weight) + bias) + positions
 
-image [B, c, H, W]; weight [C, c*k*8], each row of a k x k kernel padded to eight; positions
-[1, H', W', C] -> [B, H', W', C].
+image [B, c, H, W]; weight [C, c*k*8], each row of a k x k kernel with zeros in front, up to eight;
+positions [1, H', W', C] -> [B, H', W', C].
 """
 
 import numpy as np
@@ -55,7 +55,7 @@ def reference(
     padding: int,
 ) -> Array:
     """One op after another."""
-    taps = widen(weight).reshape(len(weight), image.shape[1], kernel, ROW)[..., :kernel]
+    taps = widen(weight).reshape(len(weight), image.shape[1], kernel, ROW)[..., ROW - kernel :]
     y = OPS["conv2d"].reference(
         widen(image),
         np.ascontiguousarray(taps),

@@ -4,11 +4,13 @@ import samgraph.engines.torch.ops  # noqa: F401  # the ops that the passes put i
 from samgraph.engines.torch.passes.attend_image import attend_image
 from samgraph.engines.torch.passes.attend_tokens import attend_tokens
 from samgraph.engines.torch.passes.attend_windows import attend_windows
+from samgraph.engines.torch.passes.defer_biases import defer_biases
 from samgraph.engines.torch.passes.fuse_convolutions import fuse_convolutions
 from samgraph.engines.torch.passes.fuse_linears import fuse_linears
 from samgraph.engines.torch.passes.fuse_mlps import fuse_mlps
 from samgraph.engines.torch.passes.fuse_rotations import fuse_rotations
 from samgraph.engines.torch.passes.group_mlps import group_mlps
+from samgraph.engines.torch.passes.join_slices import join_slices
 from samgraph.engines.torch.passes.maps_channels_last import maps_channels_last
 from samgraph.engines.torch.passes.merge_columns import merge_columns
 from samgraph.engines.torch.passes.paint_masks import paint_masks
@@ -21,6 +23,7 @@ CUDA_PASSES: tuple[Pass, ...] = (
     attend_tokens,
     paint_masks,
     group_mlps,
+    join_slices,
     fuse_convolutions,
     maps_channels_last,
     simplify_movement,
@@ -28,4 +31,5 @@ CUDA_PASSES: tuple[Pass, ...] = (
     fuse_rotations,
     fuse_linears,
     fuse_mlps,
+    defer_biases,
 )

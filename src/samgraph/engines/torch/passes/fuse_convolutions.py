@@ -108,9 +108,9 @@ def _patches(search: Search, rewriter: Rewriter, node: Node) -> Value | None:
     whole = positions.type.shape == (1, *node.result.type.shape[1:])
     if not fits or not whole or moved.attributes["axes"] != _CHANNELS_LAST:
         return None
-    after = (0, 0, 0, ROW - kernel)
+    before = (0, 0, 0, ROW - kernel)
     weight = rewriter.new(conv.inputs[1])
-    weight = rewriter.emit("pad", weight, before=(0, 0, 0, 0), after=after, value=0.0)
+    weight = rewriter.emit("pad", weight, before=before, after=(0, 0, 0, 0), value=0.0)
     rows = (width(conv.inputs[1], 0), colours * kernel * ROW)
     weight = rewriter.emit("reshape", weight, shape=rows)
     image, bias, added = (rewriter.new(v) for v in (conv.inputs[0], conv.inputs[2], positions))
