@@ -16,7 +16,6 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from samgraph.errors import GraphError
-from samgraph.graph.dims import Dim, Expr
 from samgraph.graph.evaluation import evaluate_node
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.types import Array, numpy_dtype
@@ -144,9 +143,8 @@ class _State:
             for value, number in ((inputs[0], numbers[1]), (inputs[1], numbers[0])):
                 if number is not None and number == neutral:
                     return self._spread(value, node.result)
-        if node.op == "reduce" and numbers[0] is not None and node.attributes["how"] in _SAME:
-            if not _is_empty(node.inputs[0].type.shape):
-                return self.filled(numbers[0], node.result)
+        if node.op == "reduce" and numbers[0] is not None and _keeps_numbers(node):
+            return self.filled(numbers[0], node.result)
         return None
 
     def _spread(self, value: Value, like: Value) -> Value:
@@ -155,9 +153,7 @@ class _State:
         return self._rewriter.emit("expand", value, shape=like.type.shape)
 
 
-_SAME = ("max", "min", "mean")
-
-
-def _is_empty(shape: tuple[Dim, ...]) -> bool:
-    """Whether there may be nothing to reduce."""
-    return any(not isinstance(dim, Expr) and dim == 0 for dim in shape)
+def _keeps_numbers(node: Node) -> bool:
+    """Whether a reduction of equal numbers gives that number; there must be some."""
+    some = not any(dim == 0 for dim in node.inputs[0].type.shape)
+    return some and node.attributes["how"] in ("max", "min", "mean")

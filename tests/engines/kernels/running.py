@@ -35,7 +35,9 @@ def run(op: str, *arrays: Array, half: tuple[int, ...] = (), **attributes: Any) 
 def difference(op: str, *arrays: Array, half: tuple[int, ...] = (), **attributes: Any) -> float:
     """How far the kernel is from the reference, relative to the size of that: in all, not worst."""
     found = run(op, *arrays, half=half, **attributes)
-    rounded = [x.astype(np.float16).astype(np.float32) if i in half else x for i, x in enumerate(arrays)]
+    rounded = [
+        x.astype(np.float16).astype(np.float32) if i in half else x for i, x in enumerate(arrays)
+    ]
     given = {key: value for key, value in attributes.items() if key != "dtype"}
     expected = find_op(op).reference(*rounded, **given)
     assert found.shape == expected.shape

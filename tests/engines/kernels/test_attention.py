@@ -34,7 +34,9 @@ def test_a_mask_over_keys_alone_is_added_by_the_kernel() -> None:
 
     assert masked < KERNEL_FP32
     plain = run("attention", *arrays, heads=2, scale=0.2)
-    assert np.abs(run("attention", *arrays, mask.repeat(2, 0), heads=2, scale=0.2) - plain).max() > 0.1
+    assert (
+        np.abs(run("attention", *arrays, mask.repeat(2, 0), heads=2, scale=0.2) - plain).max() > 0.1
+    )
 
 
 def test_any_other_mask_goes_to_torch() -> None:
@@ -74,18 +76,24 @@ def test_attention_in_windows(
     maps = [normal(B, small, small, C), normal(B, side, side, C, seed=1), normal(B, side, side, C)]
     arrays = [*maps, normal(C), normal(C, seed=1)]
 
-    found = difference(
-        "window_attention", *arrays, heads=heads, scale=0.3, window=(window, window)
-    )
+    found = difference("window_attention", *arrays, heads=heads, scale=0.3, window=(window, window))
 
     assert found < KERNEL_FP32
 
 
 def test_padded_tokens_of_windows_take_part() -> None:
     arrays = [normal(1, 6, 6, 16), normal(1, 6, 6, 16, seed=1), normal(1, 6, 6, 16, seed=2)]
-    one = run("window_attention", *arrays, normal(16), normal(16), heads=1, scale=0.3, window=(4, 4))
+    one = run(
+        "window_attention", *arrays, normal(16), normal(16), heads=1, scale=0.3, window=(4, 4)
+    )
     other = run(
-        "window_attention", *arrays, normal(16), normal(16, seed=9), heads=1, scale=0.3, window=(4, 4)
+        "window_attention",
+        *arrays,
+        normal(16),
+        normal(16, seed=9),
+        heads=1,
+        scale=0.3,
+        window=(4, 4),
     )
 
     inner = np.abs(one - other)[0, :4, :4].max()

@@ -14,9 +14,8 @@ ROOT = Path(__file__).resolve().parents[3]
 CODE = """
 from samgraph.engines.torch.kernels import launch
 from samgraph.engines.torch.kernels.norm import _KERNEL
-kinds = [("*bf16", True), ("*fp32", True), ("*fp32", True), ("*bf16", True), ("i32", True)]
-kinds += [("i32", True), ("i32", True), ("fp32", False)]
-constants = dict(SCALED=True, C=96, BC=128, BM=32, ACTIVATION="gelu")
+kinds = [("*bf16", True)] * 5 + [("i32", True)] * 3 + [("fp32", False)]
+constants = dict(SCALED=True, OFFSET=True, C=96, BC=128, BM=32, ACTIVATION="gelu")
 compiled = _KERNEL.compile(kinds, constants, 4, 2, {capability})
 assert compiled.asm["cubin"][:4] == b"\\x7fELF"
 assert launch.hidden_pointers(compiled) in (0, 1, 2)

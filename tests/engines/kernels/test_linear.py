@@ -61,7 +61,7 @@ def test_pooling_takes_the_largest_of_each_two_by_two(K: int, eps: float) -> Non
 def test_rotation_of_the_first_columns(unrotated: int, rotated: int) -> None:
     tokens = 2 * 12 + unrotated
     arrays = [normal(2, tokens, 20), normal(48, 20) / 4, normal(48)]
-    where = {"grid": (3, 4), "theta": 10000.0, "unrotated": unrotated}
+    where: dict[str, Any] = {"grid": (3, 4), "theta": 10000.0, "unrotated": unrotated}
 
     found = difference("fused_linear", *arrays, rotated=rotated, width=16, eps=1e-5, **where)
 

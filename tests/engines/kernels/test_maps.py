@@ -1,5 +1,7 @@
 """Kernels of maps: patches, convolutions with a norm, masks, painting, rows by number."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,8 +23,14 @@ def test_patches_of_a_picture() -> None:
 
 @pytest.mark.parametrize(("ins", "outs", "activation"), [(1, 4, "gelu"), (4, 20, "none")])
 def test_a_convolution_with_its_norm(ins: int, outs: int, activation: str) -> None:
-    arrays = [normal(2, ins, 12, 12), normal(outs, 9 * ins), normal(outs), normal(outs), normal(outs)]
-    shape = {"kernel": 3, "stride": 2, "padding": 1, "depthwise": False}
+    arrays = [
+        normal(2, ins, 12, 12),
+        normal(outs, 9 * ins),
+        normal(outs),
+        normal(outs),
+        normal(outs),
+    ]
+    shape: dict[str, Any] = {"kernel": 3, "stride": 2, "padding": 1, "depthwise": False}
 
     assert difference("conv_norm", *arrays, **shape, eps=1e-6, activation=activation) < KERNEL_FP32
     half = difference("conv_norm", *arrays, half=(0, 1), **shape, eps=1e-6, activation=activation)
@@ -71,7 +79,8 @@ def test_an_image_becomes_masks(listed: bool, images: int) -> None:
     if listed:
         maps = [x.reshape(images, x.shape[1], -1).transpose(0, 2, 1).copy() for x in maps]
     arrays = [
-        normal(2, side * side, C), normal(4 * A, C) / 8, normal(4 * A), maps[0], normal(A), normal(A),
+        normal(2, side * side, C), normal(4 * A, C) / 8, normal(4 * A), maps[0], normal(A),
+        normal(A),
         normal(4 * B, A) / 6, normal(4 * B), maps[1], normal(2, 4, B),
     ]  # fmt: skip
 
@@ -102,5 +111,7 @@ def test_a_table_is_read_where_it_lies_by_then() -> None:
     after = gather(table, index, axis=0, batch=0)
 
     zeros = torch.zeros(3, 5)
-    torch.testing.assert_close(before, torch.stack([first[0], first[3], first[3], zeros]).view(2, 2, 3, 5))
+    torch.testing.assert_close(
+        before, torch.stack([first[0], first[3], first[3], zeros]).view(2, 2, 3, 5)
+    )
     torch.testing.assert_close(after, second[index % 9])

@@ -72,15 +72,20 @@ class TorchProgram:
         fast = self._options.precision == "tf32"
         threads = use_threads(self._options.threads) if device.type == "cpu" else nullcontext()
         with torch.no_grad(), fast_float32() if fast else plain_float32(), threads:
-            found = self._evaluator.run({**self._fixed, **inputs}, bindings, device)
-        return self._own(found, inputs)
+            sized = self._evaluator.sized(self._fixed, bindings, device)
+            found = self._evaluator.run({**self._fixed, **sized, **inputs}, bindings, device)
+        return self._own(found, inputs, bindings)
 
     def _own(
-        self, found: dict[str, torch.Tensor], inputs: Mapping[str, Any]
+        self,
+        found: dict[str, torch.Tensor],
+        inputs: Mapping[str, Any],
+        bindings: Mapping[str, int],
     ) -> dict[str, torch.Tensor]:
         """Outputs that share no memory with weights, constants, inputs or each other."""
         constants = self._evaluator.constants(self._device).values()
-        read = (*self._fixed.values(), *constants, *inputs.values())
+        sized = self._evaluator.sized(self._fixed, bindings, self._device).values()
+        read = (*self._fixed.values(), *sized, *constants, *inputs.values())
         taken = {x.untyped_storage().data_ptr() for x in read if isinstance(x, torch.Tensor)}
         own: dict[str, torch.Tensor] = {}
         for name, tensor in found.items():

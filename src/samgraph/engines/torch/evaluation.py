@@ -25,6 +25,7 @@ from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph, Literal, Value
 
 Tensors = Mapping[str, torch.Tensor]
+_MOST_SIZES = 64
 
 
 def evaluate(
@@ -53,6 +54,9 @@ class Evaluator:
         self._outputs = {value.name for _, value in graph.outputs}
         self._constants: dict[torch.device, dict[str, torch.Tensor]] = {}
         self._checked: set[tuple[int, ...]] = set()  # lengths that were found to fit
+        self._sized_steps: list[Step] = []
+        self._read_later: set[str] = set()
+        self._sized: dict[tuple[tuple[str, int], ...], dict[str, torch.Tensor]] = {}
 
     def __call__(self, values: Tensors, *, checkpoint: bool = False) -> dict[str, torch.Tensor]:
         """Every output, as `evaluate` gives it."""
@@ -82,22 +86,42 @@ class Evaluator:
         }
 
     def settle(self, weights: Tensors, device: torch.device) -> dict[str, torch.Tensor]:
-        """Compute now what needs no input, and leave it out of later runs; gives those tensors."""
+        """Compute now what needs no input, and leave it out of later runs; gives those tensors.
+
+        What needs no input but its lengths is left to `sized`.
+        """
         memory = {**self.constants(device), **weights}
         made: dict[str, torch.Tensor] = {}
         later: list[Step] = []
+        sized: set[str] = set()
         for step in self.steps:
-            known = all(value.name in memory for value in step.node.inputs)
-            if not known or step.symbolic or step.node.result.type.symbols:
+            names = [value.name for value in step.node.inputs]
+            if not all(name in memory or name in sized for name in names):
                 later.append(step)
-                continue
-            alone = replace(step, done=())
-            alone.run(memory, {})
-            name = step.node.result.name
-            memory[name] = made[name] = memory[name].contiguous()
+            elif step.symbolic or step.node.result.type.symbols or sized & set(names):
+                sized.add(step.node.result.name)
+                self._sized_steps.append(replace(step, done=()))
+            else:
+                replace(step, done=()).run(memory, {})
+                name = step.node.result.name
+                memory[name] = made[name] = memory[name].contiguous()
         self.steps = tuple(later)
-        read = {value.name for step in later for value in step.node.inputs} | self._outputs
+        steps = (*later, *self._sized_steps)
+        self._read_later = {v.name for step in later for v in step.node.inputs} | self._outputs
+        read = {value.name for step in steps for value in step.node.inputs} | self._outputs
         return {name: tensor for name, tensor in made.items() if name in read}
+
+    def sized(self, values: Tensors, bindings: Mapping[str, int], device: torch.device) -> Tensors:
+        """What depends on nothing but lengths: computed once for each, the latest kept."""
+        key = tuple(bindings.items())
+        if key not in self._sized:
+            memory = {**self.constants(device), **values}
+            self._walk(tuple(self._sized_steps), bindings, memory)
+            names = {step.node.result.name for step in self._sized_steps} & self._read_later
+            while len(self._sized) >= _MOST_SIZES:
+                self._sized.pop(next(iter(self._sized)))
+            self._sized[key] = {name: memory[name] for name in names}
+        return self._sized[key]
 
     def constants(self, device: torch.device) -> dict[str, torch.Tensor]:
         """The graph's own arrays, sent to a device once."""

@@ -180,6 +180,35 @@ def grouped_linear(
     return ACTIVATIONS[activation](y).to(weight.dtype)
 
 
+def bank_values(
+    pages: torch.Tensor,
+    frames: torch.Tensor,
+    tokens: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Pages by number, then the tokens."""
+    found = RULES["gather"](pages, frames, axis=0, batch=0).to(tokens.dtype)
+    return torch.cat([found.flatten(1, 2), tokens], 1).to(dtype or tokens.dtype)
+
+
+def bank_keys(
+    pages: torch.Tensor,
+    frames: torch.Tensor,
+    tokens: torch.Tensor,
+    times: torch.Tensor,
+    slots: torch.Tensor,
+    grid: torch.Tensor,
+    positions: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The values and where they belong."""
+    tagged = RULES["gather"](times, slots, axis=0, batch=0)[:, :, None] + grid
+    places = torch.cat([tagged.flatten(1, 2), positions], 1)
+    return (bank_values(pages, frames, tokens) + places).to(dtype or tokens.dtype)
+
+
 def conv_norm(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -240,6 +269,8 @@ def patch_embedding(
 
 
 FUSED: dict[str, Rule] = {
+    "bank_keys": bank_keys,
+    "bank_values": bank_values,
     "conv_norm": conv_norm,
     "enlarge_mask": enlarge_mask,
     "patch_embedding": patch_embedding,

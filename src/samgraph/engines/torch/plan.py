@@ -32,11 +32,19 @@ _FOLLOW = frozenset(
 )  # fmt: skip
 # Which inputs our kernels read as halves; they round the others themselves, or need no rounding.
 _NARROW = {
+    "bank_keys": (), "bank_values": (),
     "conv_norm": (1,), "enlarge_mask": (), "fused_linear": (1,), "fused_mlp": (1, 3),
     "offset_norm": (),
     "patch_embedding": (1,), "window_attention": (0, 1, 2),
 }  # fmt: skip
-_CHOOSES = ("conv_norm", "enlarge_mask", "offset_norm")  # kernels that are told what to give
+# Kernels that are told what to give.
+_CHOOSES = ("bank_keys", "bank_values", "conv_norm", "enlarge_mask", "offset_norm")
+    "bank_keys",
+    "bank_values",
+    "conv_norm",
+    "enlarge_mask",
+    "offset_norm",
+)  # kernels that are told what to give
 _MOVES = ("reshape", "slice", "transpose")
 
 
@@ -102,7 +110,9 @@ def gathered_inputs(graph: Graph) -> frozenset[str]:
     tables = {value.name for value in graph.inputs if value.type.rank >= 2}
     tables -= {value.name for _, value in graph.outputs}
     for node in graph:
-        rows = node.op == "gather" and not node.attributes["axis"] and not node.attributes["batch"]
+        rows = node.op in ("bank_keys", "bank_values")
+        if node.op == "gather":
+            rows = not node.attributes["axis"] and not node.attributes["batch"]
         tables -= {value.name for value in (node.inputs[1:] if rows else node.inputs)}
     return frozenset(tables)
 

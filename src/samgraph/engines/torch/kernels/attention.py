@@ -23,8 +23,8 @@ _ROWS = 32  # that a program combines
 @triton.jit
 def _attend(q_ptr, k_ptr, v_ptr, b_ptr, o_ptr, l_ptr, heads, T, S, chunk, q_batch, q_row, k_batch,
             k_row, v_batch, v_row, b_batch, scale, BIAS: tl.constexpr, D: tl.constexpr,
-            E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, EVEN: tl.constexpr,
-            PRECISION: tl.constexpr):  # fmt: skip
+            E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, BM: tl.constexpr,
+            BN: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     split, batch, head = tl.program_id(1), tl.program_id(2) // heads, tl.program_id(2) % heads
     rows, ds, es = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BD), tl.arange(0, BE)
     q_at = q_ptr + batch.to(tl.int64) * q_batch + rows[:, None] * q_row + head * D + ds[None, :]

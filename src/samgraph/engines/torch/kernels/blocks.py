@@ -67,8 +67,8 @@ def rotated_blocks(M: int, N: int, K: int, weight: torch.dtype) -> row_linear.Bl
     if weight == torch.float32:
         return row_linear.Blocks(32, 0, 1, 4, 1) if K <= _NARROW_ROWS else None
     if K <= _NARROW_ROWS:
-        return row_linear.Blocks(64, 0, 1, 8, 2)
-    return row_linear.Blocks(32, 0, 1, 4, 2) if N <= 256 else None
+        return row_linear.Blocks(128, 0, 1, 8, 2)
+    return row_linear.Blocks(64, 0, 1, 4, 2) if N <= 256 and M <= _MANY_ROWS else None
 
 
 def mlp_blocks(M: int, C: int, H: int, weight: torch.dtype) -> mlp.Blocks | None:

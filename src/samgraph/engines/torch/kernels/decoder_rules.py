@@ -7,6 +7,7 @@ import torch
 from samgraph.engines.torch.fused import FUSED
 from samgraph.engines.torch.kernels import blocks as table
 from samgraph.engines.torch.kernels.attention_rules import WIDEST_HEAD
+from samgraph.engines.torch.kernels.bank import bank_rows
 from samgraph.engines.torch.kernels.convolution import conv_norm as dense
 from samgraph.engines.torch.kernels.convolution import depthwise_norm
 from samgraph.engines.torch.kernels.grouped import grouped_linear as grouped
@@ -60,13 +61,66 @@ def gather(x: torch.Tensor | Table, index: torch.Tensor, *, axis: int, batch: in
         y = torch.empty((*index.shape, *x.row_shape), dtype=x.dtype, device=x.device)
         return gather_rows(x.address, index.reshape(-1), x.dtype, y.view(-1, length)).view(y.shape)
     axis %= x.ndim
-    if axis != batch or not x.is_floating_point() or not x.is_contiguous() or not index.numel():
+    rows = _rows_of(x, axis) if axis == batch <= 1 and index.numel() else None
+    if rows is None:
         return RULES["gather"](x, index, axis=axis, batch=batch)
-    front, rest = math.prod(x.shape[:batch]), math.prod(x.shape[axis + 1 :])
+    front, _, rest = rows.shape
     y = torch.empty((*index.shape, *x.shape[axis + 1 :]), dtype=x.dtype, device=x.device)
-    rows = x.reshape(front, x.shape[axis], rest)
     take_rows(rows, index.reshape(front, -1).contiguous(), y.view(front, -1, rest))
     return y
+
+
+def _rows_of(x: torch.Tensor, axis: int) -> torch.Tensor | None:
+    """[B, P, L] with rows along `axis` that lie without gaps; None where they do not."""
+    flat = x.flatten(axis + 1) if axis + 1 < x.ndim else x.unsqueeze(-1)
+    flat = flat if axis == 1 else flat.unsqueeze(0)
+    fits = x.is_floating_point() and (flat.stride(2) == 1 or flat.shape[2] == 1)
+    return flat if fits else None
+
+
+def bank_values(
+    pages: torch.Tensor | Table,
+    frames: torch.Tensor,
+    tokens: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The rule of `bank_values`."""
+    return _bank(pages, frames, tokens, None, dtype)
+
+
+def bank_keys(
+    pages: torch.Tensor | Table,
+    frames: torch.Tensor,
+    tokens: torch.Tensor,
+    times: torch.Tensor,
+    slots: torch.Tensor,
+    grid: torch.Tensor,
+    positions: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The rule of `bank_keys`."""
+    return _bank(pages, frames, tokens, (times, slots, grid, positions), dtype)
+
+
+def _bank(
+    pages: torch.Tensor | Table,
+    frames: torch.Tensor,
+    tokens: torch.Tensor,
+    places: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None,
+    dtype: torch.dtype | None,
+) -> torch.Tensor:
+    read = pages if isinstance(pages, Table) else Table(pages.contiguous())
+    (N, F), (T, C) = frames.shape, read.row_shape
+    shape = (N, F * T + tokens.shape[1], C)
+    y = torch.empty(shape, dtype=dtype or tokens.dtype, device=tokens.device)
+    if places is not None:
+        times, slots, grid, positions = (x.contiguous() for x in places)
+        places = (times, slots, grid, positions)
+    return bank_rows(
+        read.address, read.dtype, frames.contiguous(), tokens.contiguous(), places, out=y
+    )
 
 
 def image_to_tokens(

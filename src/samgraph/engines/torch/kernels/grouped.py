@@ -16,8 +16,8 @@ _ROWS = 16
 
 @triton.jit
 def _grouped_linear(x_ptr, w_ptr, b_ptr, y_ptr, N, M, groups, x_row, x_group,
-                    ACTIVATION: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-                    PRECISION: tl.constexpr):  # fmt: skip
+                    ACTIVATION: tl.constexpr, K: tl.constexpr, BM: tl.constexpr,
+                    BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     group = tl.program_id(1)
     rows, columns = tl.program_id(2) * BM + tl.arange(0, BM), tl.arange(0, BN)
     columns += tl.program_id(0) * BN

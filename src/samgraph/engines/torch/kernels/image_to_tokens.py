@@ -3,8 +3,9 @@
     y = layer_norm(image + sum over heads of softmax(queries @ keys.T + scores) @ values)
 
 A program takes some cells of one image, and several heads in a step: the tokens of these, side by
-side, are one matrix, of which each head's columns are normalised apart. image and queries [N, I, C], keys and values [N, T, h*C], scores [N, T, h] -> [N, I, C].
-Rows of keys, values and scores may lie apart in memory.
+side, are one matrix, of which each head's columns are normalised apart. image and queries
+[N, I, C], keys and values [N, T, h*C], scores [N, T, h] -> [N, I, C]. Rows of keys, values and
+scores may lie apart in memory.
 """
 
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def image_to_tokens(
         image, queries, keys, scores, values, scale, shift, y, cells, T, image.stride(0),
         queries.stride(0), keys.stride(0), keys.stride(1), scores.stride(0), scores.stride(1),
         values.stride(0), values.stride(1), eps, HEADS=heads, GROUP=group, C=C,
-        BC=triton.next_power_of_2(C), BT=max(tokens, _FEWEST // group), BM=blocks.rows, PRECISION=precision,
-        warps=blocks.warps, stages=blocks.stages,
+        BC=triton.next_power_of_2(C), BT=max(tokens, _FEWEST // group), BM=blocks.rows,
+        PRECISION=precision, warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     return y

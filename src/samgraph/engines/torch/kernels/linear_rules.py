@@ -9,10 +9,10 @@ cuBLAS has bias, ReLU and GELU (its tanh form, which is within half a unit of bf
 in its products, and adds to what is there, but not a bias at the same time.
 """
 
-import weakref
 from functools import lru_cache
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from samgraph.engines.torch.fused import FUSED
 from samgraph.engines.torch.kernels import blocks as table
@@ -23,11 +23,11 @@ from samgraph.engines.torch.kernels.norm import layer_norm
 from samgraph.engines.torch.kernels.rotate import rotate
 from samgraph.engines.torch.kernels.rotation import Rotation
 from samgraph.engines.torch.kernels.row_linear import WIDEST, rotated_linear, row_linear
-from samgraph.engines.torch.tensors import HALVES
 
 Pair = tuple[int, int]
+_TALL = 512  # rows of a product in float32 that is better left to cuBLAS
 
-_ROUNDED: "weakref.WeakKeyDictionary[torch.Tensor, torch.Tensor]" = weakref.WeakKeyDictionary()
+_ROUNDED = WeakTensorKeyDictionary()  # biases as cuBLAS wants them
 
 
 def fused_linear(
@@ -48,15 +48,14 @@ def fused_linear(
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """The rule of `fused_linear`."""
-    *front, K = x.shape
-    N = len(weight)
+    front, N = x.shape[:-1], len(weight)
     if rotated and (N % width or width & (width - 1) or width < table.NARROWEST):
         return FUSED["fused_linear"](
             x, weight, bias, residual, eps=eps, activation=activation, rotated=rotated,
             width=width, grid=grid, theta=theta, unrotated=unrotated, dtype=dtype,
         )  # fmt: skip
     if pool:
-        front = [front[0], front[1] // 2, front[2] // 2]
+        front = torch.Size([front[0], front[1] // 2, front[2] // 2])
     kind = dtype or (weight if residual is None else residual).dtype
     y = torch.empty((*front, N), dtype=kind, device=x.device)
     rows, flat = as_rows(x), y.view(-1, N)
@@ -156,7 +155,14 @@ def _by_cublas(
     out: torch.Tensor,
 ) -> bool:
     """Whether cuBLAS can do all of it, and then did."""
-    if not x.is_cuda or not x.dtype == weight.dtype == out.dtype or weight.dtype not in HALVES:
+    if not x.is_cuda or x.dtype != weight.dtype:
+        return False
+    if weight.dtype == torch.float32:
+        if residual is not None or activation != "none" or bias is None or len(x) < _TALL:
+            return False
+        torch.addmm(bias, x, weight.mT, out=out)
+        return True
+    if x.dtype != out.dtype:
         return False
     if bias is None:
         same = residual is not None and residual.dtype == out.dtype and len(residual) == len(x)
@@ -183,7 +189,7 @@ def _rounded(bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A bias as cuBLAS wants it, rounded once for as long as it lives."""
     if bias.dtype == dtype:
         return bias
-    known = _ROUNDED.get(bias)
+    known: torch.Tensor | None = _ROUNDED.get(bias)
     if known is None or known.dtype != dtype:
         known = _ROUNDED[bias] = bias.to(dtype)
     return known

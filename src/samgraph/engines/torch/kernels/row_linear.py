@@ -21,7 +21,6 @@ import triton.language as tl
 from samgraph.engines.torch.kernels.activations import normalise
 from samgraph.engines.torch.kernels.launch import Kernel
 from samgraph.engines.torch.kernels.linear import finish, quads
-from samgraph.engines.torch.kernels.rotate import turns
 from samgraph.engines.torch.kernels.rotation import Rotation
 
 
@@ -68,37 +67,38 @@ def _row_linear(x_ptr, w_ptr, b_ptr, r_ptr, y_ptr, M, N, x_stride, r_stride, y_s
 
 
 @triton.jit
-def _half(x, w_ptr, b_ptr, start, N, PRECISION: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
+def _part(x, w_ptr, b_ptr, start, PRECISION: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
           BN: tl.constexpr):  # fmt: skip
     columns, ks = start + tl.arange(0, BN), tl.arange(0, BK)
-    w_at = w_ptr + tl.minimum(columns, N - 1)[None, :] * K + ks[:, None]
+    w_at = w_ptr + columns[None, :] * K + ks[:, None]
     w = tl.load(w_at) if BK == K else tl.load(w_at, mask=(ks < K)[:, None], other=0.0)
-    bias = tl.load(b_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)
+    bias = tl.load(b_ptr + columns).to(tl.float32)
     return tl.dot(x, w, input_precision=PRECISION) + bias[None, :]
 
 
 @triton.jit
-def _rotated_linear(x_ptr, w_ptr, b_ptr, y_ptr, table_ptr, M, N, x_stride, y_stride, share, eps,
-                    tokens, turned, rotated, NORM: tl.constexpr, HIGH: tl.constexpr,
-                    WIDE: tl.constexpr, FEW: tl.constexpr, PRECISION: tl.constexpr,
-                    K: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr):  # fmt: skip
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+def _rotated_linear(x_ptr, w_ptr, b_ptr, y_ptr, table_ptr, M, N, x_stride, y_stride, eps, tokens,
+                    turned, rotated, NORM: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr,
+                    FEW: tl.constexpr, PRECISION: tl.constexpr, K: tl.constexpr,
+                    BK: tl.constexpr, BM: tl.constexpr):  # fmt: skip
+    """Program 0 of a pair takes the pairs that turn with the column, program 1 those of the row."""
+    rows, pairs = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, FEW)
     x = _held_rows(x_ptr, tl.minimum(rows, M - 1), x_stride, eps, NORM, K, BK)
     x = x.to(w_ptr.dtype.element_ty)
-    cos, sin = turns(table_ptr, rows, tokens, turned, HIGH, WIDE, FEW)
-    first = tl.program_id(1) * share
-    half: tl.constexpr = 2 * FEW
-    for start in range(first, tl.minimum(first + share, N), 2 * half):
-        a = _half(x, w_ptr, b_ptr, start, N, PRECISION, K, BK, half)
-        b = _half(x, w_ptr, b_ptr, start + half, N, PRECISION, K, BK, half)
+    by_row, token = tl.program_id(1), rows % tokens
+    position = tl.where(by_row > 0, (token // WIDE) % HIGH, token % WIDE)
+    at = position[:, None] * FEW + pairs[None, :]
+    held = (token < turned)[:, None]
+    cos = tl.load(table_ptr + at, mask=held, other=1.0)
+    sin = tl.load(table_ptr + max(HIGH, WIDE) * FEW + at, mask=held, other=0.0)
+    y_at = y_ptr + rows.to(tl.int64)[:, None] * y_stride + pairs[None, :]
+    for start in range(by_row * FEW, N, 4 * FEW):
+        a = _part(x, w_ptr, b_ptr, start, PRECISION, K, BK, FEW)
+        b = _part(x, w_ptr, b_ptr, start + 2 * FEW, PRECISION, K, BK, FEW)
         if start < rotated:
             a, b = a * cos - b * sin, a * sin + b * cos
-        columns = start + tl.arange(0, half)
-        y_at = y_ptr + rows.to(tl.int64)[:, None] * y_stride + columns[None, :]
-        shown = (rows < M)[:, None]
-        tl.store(y_at, a.to(y_ptr.dtype.element_ty), mask=shown & (columns < N)[None, :])
-        shown = shown & (columns + half < N)[None, :]
-        tl.store(y_at + half, b.to(y_ptr.dtype.element_ty), mask=shown)
+        tl.store(y_at + start, a.to(y_ptr.dtype.element_ty), mask=(rows < M)[:, None])
+        tl.store(y_at + start + 2 * FEW, b.to(y_ptr.dtype.element_ty), mask=(rows < M)[:, None])
 
 
 _ROWS, _ROTATED = Kernel(_row_linear), Kernel(_rotated_linear)
@@ -160,11 +160,9 @@ def rotated_linear(
 ) -> torch.Tensor:
     """Fill `out` [M, N], its rotated heads in halves; N is a multiple of their width."""
     M, K = x.shape
-    N, width = len(weight), rotation.width
-    share = triton.cdiv(triton.cdiv(N, blocks.parts), width) * width
     _ROTATED(
-        (triton.cdiv(M, blocks.rows), triton.cdiv(N, share)),
-        x, weight, bias, out, rotation.table(x.device), M, N, x.stride(0), out.stride(0), share,
+        (triton.cdiv(M, blocks.rows), 2),
+        x, weight, bias, out, rotation.table(x.device), M, len(weight), x.stride(0), out.stride(0),
         eps, rotation.tokens, rotation.turned, rotation.columns, NORM=eps > 0,
         HIGH=rotation.grid[0], WIDE=rotation.grid[1], FEW=rotation.frequencies,
         PRECISION=precision, K=K, BK=_padded(K), BM=blocks.rows, warps=blocks.warps,

@@ -16,6 +16,8 @@ def kernel_rules() -> Mapping[str, Rule] | None:
 
     return {
         "attention": attention_rules.attention,
+        "bank_keys": decoder_rules.bank_keys,
+        "bank_values": decoder_rules.bank_values,
         "conv_norm": decoder_rules.conv_norm,
         "enlarge_mask": decoder_rules.enlarge_mask,
         "fused_linear": linear_rules.fused_linear,

@@ -14,11 +14,11 @@ _BLOCK = 4096
 
 
 @triton.jit
-def _copy_row(table, row, rows, length, y_ptr, BLOCK: tl.constexpr):
+def _copy_row(table, row, rows, stride, length, y_ptr, BLOCK: tl.constexpr):
     row = tl.where(row < 0, row + rows, row)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     end = tl.where((row >= 0) & (row < rows), length, 0)
-    x = tl.load(table + row * length + at, mask=at < end, other=0.0)
+    x = tl.load(table + row * stride + at, mask=at < end, other=0.0)
     y_at = y_ptr + tl.program_id(0).to(tl.int64) * length + at
     tl.store(y_at, x.to(y_ptr.dtype.element_ty), mask=at < length)
 
@@ -28,18 +28,18 @@ def _gather_rows(a_ptr, i_ptr, y_ptr, length, HELD: tl.constexpr, BLOCK: tl.cons
     """a_ptr: the address of the table, and how many rows it has."""
     table = tl.load(a_ptr).to(tl.pointer_type(HELD))
     row = tl.load(i_ptr + tl.program_id(0))
-    _copy_row(table, row, tl.load(a_ptr + 1), length, y_ptr, BLOCK)
+    _copy_row(table, row, tl.load(a_ptr + 1), length, length, y_ptr, BLOCK)
 
 
 @triton.jit
-def _take_rows(x_ptr, i_ptr, y_ptr, rows, length, count, BLOCK: tl.constexpr):
-    table = x_ptr + (tl.program_id(0) // count).to(tl.int64) * rows * length
+def _take_rows(x_ptr, i_ptr, y_ptr, rows, x_batch, x_row, length, count, BLOCK: tl.constexpr):
+    table = x_ptr + (tl.program_id(0) // count).to(tl.int64) * x_batch
     row = tl.load(i_ptr + tl.program_id(0)).to(tl.int64)
-    _copy_row(table, row, rows, length, y_ptr, BLOCK)
+    _copy_row(table, row, rows, x_row, length, y_ptr, BLOCK)
 
 
 _GATHER, _TAKE = Kernel(_gather_rows), Kernel(_take_rows)
-_HELD = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+HELD = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
 def gather_rows(
@@ -50,17 +50,17 @@ def gather_rows(
     block = min(_BLOCK, triton.next_power_of_2(length))
     _GATHER(
         (len(index), triton.cdiv(length, block)), address, index, out, length,
-        HELD=_HELD[dtype], BLOCK=block,
+        HELD=HELD[dtype], BLOCK=block,
     )  # fmt: skip
     return out
 
 
 def take_rows(x: torch.Tensor, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """Fill `out` [B, n, L]; all three lie without gaps."""
+    """Fill `out` [B, n, L]; index and out lie without gaps, and so does each row of x."""
     _, rows, length = x.shape
     block = min(_BLOCK, triton.next_power_of_2(length))
     _TAKE(
-        (index.numel(), triton.cdiv(length, block)), x, index, out, rows, length,
-        index.shape[1], BLOCK=block,
+        (index.numel(), triton.cdiv(length, block)), x, index, out, rows, x.stride(0),
+        x.stride(1), length, index.shape[1], BLOCK=block,
     )  # fmt: skip
     return out

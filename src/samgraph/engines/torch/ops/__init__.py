@@ -5,6 +5,7 @@ reference. `fused.py` has them in torch's functions, `kernels/` as kernels.
 """
 
 from samgraph.engines.torch.ops import (
+    bank,
     conv_norm,
     enlarge_mask,
     fused_linear,
@@ -18,6 +19,7 @@ from samgraph.engines.torch.ops import (
 )
 
 __all__ = [
+    "bank",
     "conv_norm",
     "enlarge_mask",
     "fused_linear",

@@ -14,10 +14,12 @@ from samgraph.engines.torch.passes.join_slices import join_slices
 from samgraph.engines.torch.passes.maps_channels_last import maps_channels_last
 from samgraph.engines.torch.passes.merge_columns import merge_columns
 from samgraph.engines.torch.passes.paint_masks import paint_masks
+from samgraph.engines.torch.passes.read_bank import read_bank
 from samgraph.passes.pipeline import Pass
 from samgraph.passes.simplify_movement import simplify_movement
 
 CUDA_PASSES: tuple[Pass, ...] = (
+    read_bank,
     attend_windows,
     attend_image,
     attend_tokens,

@@ -1,7 +1,7 @@
 """defer_biases: biases that are added to a residual stream wait until the stream is read.
 
     %0 = fused_linear(%a, %w1, %b1, %x)             %0 = fused_linear(%a, %w1, 0, %x)
-    %1 = fused_linear(%0, %w2, %b2, eps=...)        %1 = fused_linear(offset_norm(%0, %b1), %w2, %b2)
+    %1 = fused_linear(%0, %w2, %b2, eps=...)        %1 = offset_norm(%0, %b1), then linear
     %2 = fused_linear(%1, %w3, %b3, %0)      =>     %2 = fused_linear(%1, %w3, 0, %0)
     return y=linear(%2, %w4, %b4)                   return y=linear(%2, %w4, w4 @ (b1 + b3) + b4)
 
@@ -43,7 +43,7 @@ class _State:
 
     def visit(self, node: Node) -> None:
         """Copy a node, or what it becomes."""
-        if node.op == "fused_mlp" and _is_wide(node):
+        if node.op == "fused_mlp" and _is_wide(node) and self._may_wait(node.result):
             self._mlp(node)
         elif node.op == "fused_linear" and _is_wide(node) and self._is_plain(node):
             self._linear(node)
@@ -56,9 +56,11 @@ class _State:
         elif node.op in _MOVES and node.inputs[0].name in self._short and _keeps_channels(node):
             self._rewriter.keep(node)
             self._short[node.result.name] = self._short[node.inputs[0].name]
+        elif any(value.name in self._short for value in node.inputs):
+            inputs = [self.whole(value) for value in node.inputs]
+            made = self._rewriter.emit(node.op, *inputs, exact=node.exact, **node.attributes)
+            self._rewriter.replace(node.result, made)
         else:
-            for value in node.inputs:
-                self._rewriter.replace(value, self.whole(value))
             self._rewriter.keep(node)
 
     def whole(self, value: Value) -> Value:
@@ -69,6 +71,22 @@ class _State:
         if value.name not in self._whole:
             self._whole[value.name] = self._rewriter.emit("add", new, short)
         return self._whole[value.name]
+
+    def _may_wait(self, value: Value) -> bool:
+        """Whether everyone who reads a stream can do with its bias missing."""
+        for reader in self._search.readers.get(value.name, []):
+            if reader is None or reader.exact:
+                return False
+            places = [i for i, read in enumerate(reader.inputs) if read == value]
+            if reader.op == "reshape" and _keeps_channels(reader):
+                if not self._may_wait(reader.result):
+                    return False
+            elif reader.op == "layer_norm" or (reader.op == "fused_mlp" and _is_wide(reader)):
+                if places != [0]:
+                    return False
+            elif reader.op != "fused_linear" or not _is_wide(reader) or not self._is_plain(reader):
+                return False
+        return True
 
     def _is_plain(self, node: Node) -> bool:
         fixed = all(value.name in self._search.weights for value in node.inputs[1:3])
@@ -94,7 +112,8 @@ class _State:
             if x.name in self._short:
                 short = self._short[x.name]
                 bias_new = self._rewriter.emit("linear", short, weight_new, bias_new)
-        if len(node.inputs) == 4 and not given and not eps and x.name not in self._short:
+        adds = len(node.inputs) == 4 and not given and not eps and x.name not in self._short
+        if adds and self._may_wait(node.result):
             self._add(node, read, weight_new, bias, node.inputs[3])
             return
         residuals = [self.whole(value) for value in node.inputs[3:]]
