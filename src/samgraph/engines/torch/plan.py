@@ -39,12 +39,6 @@ _NARROW = {
 }  # fmt: skip
 # Kernels that are told what to give.
 _CHOOSES = ("bank_keys", "bank_values", "conv_norm", "enlarge_mask", "offset_norm")
-    "bank_keys",
-    "bank_values",
-    "conv_norm",
-    "enlarge_mask",
-    "offset_norm",
-)  # kernels that are told what to give
 _MOVES = ("reshape", "slice", "transpose")
 
 
