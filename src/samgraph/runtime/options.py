@@ -14,8 +14,8 @@ class CompileOptions:
     """What `Session.compile` is told. Anything left alone is chosen for the machine.
 
     `profile` is one, its name, or the path of a TOML file. `precision` None means the profile's,
-    and fp32 where it has none. `threads` None means every
-    core this process may use. `cache_dir` None means the user's cache folder; `cache` False
+    and where it has none, fp32 on a CPU and bf16 on a GPU. `threads` None means every core this
+    process may use. `cache_dir` None means the user's cache folder; `cache` False
     compiles anew each time and writes nothing.
     """
 
@@ -48,9 +48,9 @@ class CompileOptions:
         return find_profile(self.profile)
 
     @property
-    def chosen_precision(self) -> Precision:
-        """The precision itself."""
-        return self.precision or self.chosen_profile.precision or "fp32"
+    def asked_precision(self) -> Precision | None:
+        """What was asked for here or in the profile; None: what the engine prefers there."""
+        return self.precision or self.chosen_profile.precision
 
     @property
     def chosen_threads(self) -> int:

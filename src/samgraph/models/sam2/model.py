@@ -23,7 +23,7 @@ from samgraph.models.sam2.memory_bank import check_slots
 from samgraph.runtime import CompileOptions
 
 # Prompts and decoder lose masks in bf16 (0.88 to 0.92 IoU), so they never run in it.
-ALWAYS_FP32 = frozenset(("decode", "mask_prompt", "prepare_image", "decode_prepared"))
+EXACT = frozenset(("decode", "mask_prompt", "prepare_image", "decode_prepared"))
 FOR_ONE = {
     "image_encoder": ("B", "image"),
     "decode": ("N", "points"),
@@ -53,7 +53,7 @@ class Sam2Model(CompiledModel):
             trace=trace_graphs,
             names=(*TRACES, *BANK_TRACES),
             for_one=FOR_ONE,
-            exact=ALWAYS_FP32,
+            exact=EXACT,
             device=device,
             options=options,
             traced=traced,
