@@ -202,7 +202,7 @@ class SAM2VideoPredictor:
         frames = expected_frames(inference_state, start_frame_idx, max_frame_num_to_track, reverse)
         last = frames[-1] if len(frames) else None
         source = inference_state["images"].source
-        with feeding(source, self.core.preprocessing, last=last, is_reverse=reverse) as feed:
+        with feeding(source, self.core, last=last, is_reverse=reverse) as feed:
             for frame in frames:
                 low = self._track(inference_state, frame, reverse, count, feed)
                 yield frame, ids, self._at_video_size(inference_state, low)

@@ -137,7 +137,11 @@ class _State:
     ) -> Value | None:
         """The input that a node gives back as it is, or spread."""
         if node.op == "where" and numbers[0] is not None:
-            return self._spread(inputs[1 if numbers[0] else 2], node.result)
+            chosen = 1 if numbers[0] else 2
+            number = numbers[chosen]
+            if number is not None:
+                return self.filled(number, node.result)
+            return self._spread(inputs[chosen], node.result)
         if node.op in ("add", "mul"):
             neutral = 0 if node.op == "add" else 1
             for value, number in ((inputs[0], numbers[1]), (inputs[1], numbers[0])):

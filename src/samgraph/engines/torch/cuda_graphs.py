@@ -66,6 +66,9 @@ class GraphRunner:
     def run(self, inputs: Tensors) -> Tensors:
         """Named outputs that share no memory with anything."""
         key = tuple(self._shape(name, tensor) for name, tensor in inputs.items())
+        now = torch.cuda.current_stream(self._device)
+        for tensor in inputs.values():
+            tensor.record_stream(now)  # it may come from another
         with self._lock:
             capture = self._captures.get(key)
             if capture is None and key not in self._seen:
@@ -77,7 +80,7 @@ class GraphRunner:
             else:
                 self._captures.move_to_end(key)
             if capture is not None:
-                return self._replay(capture, inputs)
+                return self._replay(capture, inputs, now)
         return self._compute(inputs)
 
     def _shape(self, name: str, tensor: torch.Tensor) -> tuple[int, ...]:
@@ -86,8 +89,7 @@ class GraphRunner:
             return tuple(tensor.shape[1:])
         return (*tensor.shape, _is_repeated(tensor))
 
-    def _replay(self, capture: _Capture, inputs: Tensors) -> Tensors:
-        now = torch.cuda.current_stream(self._device)
+    def _replay(self, capture: _Capture, inputs: Tensors, now: torch.cuda.Stream) -> Tensors:
         if self._done is not None:
             now.wait_event(self._done)
         if capture.inputs:

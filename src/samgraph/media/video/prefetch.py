@@ -1,7 +1,7 @@
 """Frames decoded and prepared ahead of use, so that decoding overlaps computing.
 
-    with Prefetcher(source, lambda frame: resize_video_frame(frame, 1024)) as frames:
-        for index, tensor in frames:
+    with Prefetcher(source, lambda frames: [resize_video_frame(f, 1024) for f in frames]) as ready:
+        for index, tensor in ready:
             ...
 
 One thread works ahead by a few frames and then waits. Frames that cannot be read are left out if
@@ -13,10 +13,10 @@ closed, and when it is forgotten.
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from samgraph.errors import OptionError, VideoError
 from samgraph.media.image.reading import Rgb
@@ -31,26 +31,28 @@ PATIENCE = 5.0
 class Prefetcher(Generic[T], Iterator[tuple[int, T]]):
     """An iterator of (frame number, prepared frame), made by a thread of its own.
 
-    At most `ahead` prepared frames wait, and one more is in the making.
+    At most `ahead` prepared frames wait when more are begun.
 
     Args:
         source: Where frames come from.
-        prepare: What to do with each frame, in the thread: uint8 [H, W, 3] to anything.
+        prepare: What to do with frames, in the thread: some uint8 [H, W, 3] to as many of anything.
         start: The first frame; the last one if omitted in reverse.
         stop: The frame to stop before, as in `range`; all of them if omitted.
         reverse: Go towards frame 0.
         ahead: How many prepared frames may wait.
+        at_once: How many frames are prepared together; less where they end or one is missing.
     """
 
     def __init__(
         self,
         source: FrameSource,
-        prepare: Callable[[Rgb], T],
+        prepare: Callable[[Sequence[Rgb]], Sequence[T]],
         *,
         start: int | None = None,
         stop: int | None = None,
         reverse: bool = False,
         ahead: int = AHEAD,
+        at_once: int = 1,
     ) -> None:
         if ahead < 1:
             raise OptionError("at least one frame must be prepared ahead", got=f"`ahead={ahead}`")
@@ -60,7 +62,7 @@ class Prefetcher(Generic[T], Iterator[tuple[int, T]]):
         # and its finalizer, which also runs when Python ends, stops the thread.
         thread = threading.Thread(
             target=_work,
-            args=(self._line, source, prepare, indices),
+            args=(self._line, source, prepare, indices, at_once),
             name="samgraph-prefetch",
             daemon=True,
         )
@@ -143,28 +145,54 @@ class _Line(Generic[T]):
 
 
 def _work(
-    line: _Line[T], source: FrameSource, prepare: Callable[[Rgb], T], indices: Iterable[int]
+    line: _Line[T],
+    source: FrameSource,
+    prepare: Callable[[Sequence[Rgb]], Sequence[T]],
+    indices: Iterable[int],
+    at_once: int,
 ) -> None:
-    """The thread: one frame at a time until the end, an error, or a call to stop."""
-    is_open_ended = source.length is None
+    """The thread: some frames at a time until the end, an error, or a call to stop."""
+    read: dict[int, Rgb] = {}
+
+    def pass_on() -> None:
+        if read and not line.is_stopped:
+            for index, made in zip(read, prepare(list(read.values())), strict=True):
+                line.put(index, made)
+            read.clear()
+
+    error: BaseException | None = None
     try:
-        for index in indices:
-            if not line.has_room():
-                return
-            try:
-                frame = source.frame(index)
-            except MissingFrameError:
-                continue
-            except VideoError:
-                # An iterator tells its end only when it is asked for one frame too many.
-                if is_open_ended and source.length is not None and index >= source.length:
-                    break
-                raise
-            line.put(index, prepare(frame))
+        for index, frame in _frames(source, indices, line):
+            read[index] = frame
+            if len(read) >= at_once:
+                pass_on()
             del frame
-        line.end()
-    except BaseException as error:
-        line.end(error)
+    except BaseException as caught:
+        error = caught
+    try:
+        pass_on()
+    except BaseException as caught:
+        error = error or caught
+    line.end(error)
+
+
+def _frames(
+    source: FrameSource, indices: Iterable[int], line: "_Line[Any]"
+) -> Iterator[tuple[int, Rgb]]:
+    """Frames by number, as there is room; without those that are missing."""
+    is_open_ended = source.length is None
+    for index in indices:
+        if not line.has_room():
+            return
+        try:
+            yield index, source.frame(index)
+        except MissingFrameError:
+            continue
+        except VideoError:
+            # An iterator tells its end only when it is asked for one frame too many.
+            if is_open_ended and source.length is not None and index >= source.length:
+                return
+            raise
 
 
 def _indices(

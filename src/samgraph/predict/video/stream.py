@@ -74,7 +74,7 @@ class Stream(TrackingSession):
                 expected=error.expected,
             ) from error
         self.settle()
-        self._ready = prepare(image, self.model.preprocessing)
+        self._ready = prepare(image, self.model)
         self._encoded, self._time = None, time
         index, self.position = self.position, self.position + 1
         moving = list(self.states.values())
@@ -149,7 +149,7 @@ class Stream(TrackingSession):
         """Be where a saved stream was; what it knew of objects is restored apart."""
         self.position = position
         if image is not None:
-            self._ready = prepare(image, self.model.preprocessing)
+            self._ready = prepare(image, self.model)
 
     @property
     def _current(self) -> ReadyFrame:

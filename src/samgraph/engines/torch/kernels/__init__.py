@@ -3,6 +3,6 @@
 `kernel_rules()` gives the rules, or None where Triton is missing: then torch's own functions run.
 """
 
-from samgraph.engines.torch.kernels.rules import kernel_rules
+from samgraph.engines.torch.kernels.rules import has_kernels, kernel_rules
 
-__all__ = ["kernel_rules"]
+__all__ = ["has_kernels", "kernel_rules"]

@@ -65,7 +65,7 @@ class Kernel:
         loaded = self._loaded.get(key)
         if loaded is None:
             loaded = self._load(key, tensor.device, kinds, constants, warps, stages)
-        stream = torch.cuda.current_stream(tensor.device).cuda_stream
+        stream = torch._C._cuda_getCurrentRawStream(tensor.device.index)
         _start(loaded, grid, stream, arguments, kinds)
 
     def _load(

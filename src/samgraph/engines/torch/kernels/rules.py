@@ -7,10 +7,15 @@ from functools import cache
 from samgraph.engines.torch.products import Rule
 
 
+def has_kernels() -> bool:
+    """Whether Triton is there to run kernels."""
+    return importlib.util.find_spec("triton") is not None
+
+
 @cache
 def kernel_rules() -> Mapping[str, Rule] | None:
     """The rule of every op that has a kernel; None where Triton is missing."""
-    if importlib.util.find_spec("triton") is None:
+    if not has_kernels():
         return None
     from samgraph.engines.torch.kernels import attention_rules, decoder_rules, linear_rules
 
