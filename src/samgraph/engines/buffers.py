@@ -79,6 +79,19 @@ class DeviceImages(Protocol):
         """Areas and boxes of masks, by a low, a middle and a high threshold."""
         ...
 
+    def pick(self, masks: Any, rows: NDArray[np.int64]) -> Buffer:
+        """Some of the masks [N, M, L, L], counted over both axes: [K, L, L]."""
+        ...
+
+    def changes(
+        self, logits: Any, size_hw: tuple[int, int], threshold: float
+    ) -> list[NDArray[np.int64]]:
+        """Where each of the masks [N, L, L] begins and ends, for `rle.encode_changes`.
+
+        Columns are read one behind another, each of H pixels and one that is empty.
+        """
+        ...
+
     def beside(self) -> AbstractContextManager[None]:
         """For a thread of its own: its work overlaps that of others, and is complete at the end."""
         ...

@@ -29,6 +29,28 @@ def measure(
     return torch.cat(parts) if parts else torch.zeros((0, 6), dtype=torch.int64)
 
 
+def changes(
+    logits: torch.Tensor, size_hw: tuple[int, int], threshold: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where masks begin and end: counts [N], and positions of all masks one behind another.
+
+    A mask is read column by column, H pixels and one that is empty; a position is the number of
+    the pixel before which the mask changes.
+    """
+    step = max(1, _PIXELS_AT_ONCE // (size_hw[0] * size_hw[1]))
+    counts, places = [], []
+    for part in logits.split(step):
+        masks = _enlarged(part, size_hw) > threshold
+        columns = functional.pad(masks.mT, (0, 1)).flatten(1)
+        change = columns.clone()
+        change[:, 1:] ^= columns[:, :-1]
+        counts.append(change.sum(1))
+        places.append(change.nonzero()[:, 1])
+    if not counts:
+        return (torch.zeros(0, dtype=torch.int64),) * 2
+    return torch.cat(counts), torch.cat(places)
+
+
 def _measured(
     logits: torch.Tensor, size_hw: tuple[int, int], thresholds: tuple[float, float, float]
 ) -> torch.Tensor:
