@@ -97,9 +97,9 @@ DEVICE_RESIZE = 5e-6
 FUSED_GRAPH = 2e-3
 
 # Graphs in bf16 on a GPU against float32 there, random weights: the norm of the difference over
-# that of the output, for `benchmarks/cuda.py`. 8 bits of fraction are 2e-3 per product; tens of layers
-# carry it on. Autocast of torch has 1.5e-2 on embeddings. Attention over random memories is sharp,
-# and errors of its scores are errors of a softmax. The decoder is computed in TF32.
+# that of the output, for `benchmarks/cuda.py`. 8 bits of fraction are 2e-3 per product; tens of
+# layers carry it on. Autocast of torch has 1.5e-2 on embeddings. Attention over random memories is
+# sharp, and errors of its scores are errors of a softmax. The decoder is computed in TF32.
 CUDA_BF16 = {
     "image_encoder": 1.5e-2,
     "attend_bank": 7e-2,

@@ -119,7 +119,11 @@ def model(images: Any) -> Iterator[Any]:
 )
 def test_everything_is_found_as_on_the_host(model: Any, options: dict[str, Any]) -> None:
     image = scenes.frames(1)[0]
-    chosen = {"points_per_side": 3, "pred_iou_thresh": 0.0, "stability_score_thresh": 0.0}
+    chosen: dict[str, Any] = {
+        "points_per_side": 3,
+        "pred_iou_thresh": 0.0,
+        "stability_score_thresh": 0.0,
+    }
     chosen |= {"box_nms_thresh": 0.9999, "crop_nms_thresh": 0.9999, **options}
 
     there = segment_everything(model, image, **chosen)
