@@ -8,6 +8,7 @@ part that fails is reported as such, and the others run all the same.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -302,6 +303,33 @@ def start(path: str) -> None:
     print(f"start: load {spans[0]}, prompt {spans[1]}, track {spans[2]} s", flush=True)
 
 
+def time_reference(report: Report, name: str, made: dict[str, Any]) -> None:
+    """Meta's own predictor, eager with autocast, on the same frames; where `sam2` is installed."""
+    from PIL import Image
+
+    from tests.parity.reference import build_reference
+
+    predictor = build_reference(f"sam2.1_{name.replace('-', '_')}", state=made).cuda()
+    count, warm, started = 80, 30, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for number, frame in enumerate(frames_of(count)):
+            Image.fromarray(frame).save(Path(folder) / f"{number:05}.jpg")
+        with torch.inference_mode(), torch.autocast("cuda", dtype=torch.bfloat16):
+            state = predictor.init_state(folder)
+            predictor.add_new_points_or_box(
+                state, 0, 1, points=np.array([[100, 200]], np.float32), labels=np.array([1])
+            )
+            for index, _, _ in predictor.propagate_in_video(state):
+                if index == warm:
+                    torch.cuda.synchronize()
+                    started = time.perf_counter()
+            torch.cuda.synchronize()
+    report.note(
+        f"frames per second, {name}, Meta's predictor, eager",
+        (count - 1 - warm) / (time.perf_counter() - started),
+    )
+
+
 def run_model(report: Report, name: str, only: set[str]) -> None:
     """All that is measured of one size."""
     made = random_weights(name)
@@ -315,6 +343,8 @@ def run_model(report: Report, name: str, only: set[str]) -> None:
     if name == "tiny":
         jobs["images"] = lambda: time_images(report, model)
         jobs["start"] = lambda: time_start(report, core)
+    if importlib.util.find_spec("sam2") is not None:
+        jobs["reference"] = lambda: time_reference(report, name, made)
     for job, work in jobs.items():
         if not only or job in only:
             report.part(f"{job}, {name}", work)

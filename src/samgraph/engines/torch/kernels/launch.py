@@ -131,7 +131,7 @@ class Kernel:
 
 
 _REHEARSAL = threading.local()
-_COMPILERS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="samgraph-kernels")
+_COMPILERS = ThreadPoolExecutor(max_workers=16, thread_name_prefix="samgraph-kernels")
 
 
 @contextmanager
