@@ -37,8 +37,6 @@ def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
             try:
                 engine = find_engine(name).on(found)
             except EngineError as error:
-                if name == options.engine and kind == "cpu":
-                    raise
                 why = f"{error.what}, {error.got}"
             else:
                 choice = _decide(engine, found, options, memory)
