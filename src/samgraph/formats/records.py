@@ -20,7 +20,7 @@ from samgraph.untrusted.text import json_bytes, shown
 Kind = TypeVar("Kind")
 MAX_BYTES = 1 << 30
 # A mask of the largest size may be drawn four times in any case; a pixel takes about 2 ns.
-FREE_PIXELS, PIXELS_A_BYTE = 4 * MAX_PIXELS, 1 << 14
+FREE_PIXELS, PIXELS_PER_BYTE = 4 * MAX_PIXELS, 1 << 14
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -72,7 +72,7 @@ class Effort:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._label = _label(path)
-        self._left = FREE_PIXELS + PIXELS_A_BYTE * _length(path)
+        self._left = FREE_PIXELS + PIXELS_PER_BYTE * _length(path)
 
     def spend(self, pixels: int) -> None:
         """Take the cost of a mask off what is left.
