@@ -1,4 +1,4 @@
-"""Compiling and running through OpenVINO."""
+"""Compilation with OpenVINO."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OpenVinoEngine:
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
-        """The CPU; bf16 only where `decide` finds that it works and gains."""
+        """The CPU; bf16 only where `decide` finds that it works and is faster."""
         return {"cpu": ("fp32", "bf16")}
 
     def on(self, device: Device) -> OpenVinoEngine:
@@ -55,7 +55,7 @@ class OpenVinoEngine:
         return self
 
     def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
-        """Bf16 where a probe survives it and is faster; the answer is kept in `memory`."""
+        """Bf16 where a probe survives and is faster; the result is cached in `memory`."""
         if wanted.precision == "fp32":
             return Decision(wanted)
         allowed, why = bf16_verdict(memory, self.version())
@@ -72,21 +72,21 @@ class OpenVinoEngine:
 
     @property
     def storage(self) -> frozenset[DType]:
-        """Memory is kept in bf16 and cast before anything computes with it."""
+        """The memory bank is stored in bf16 and cast before any computation."""
         return frozenset(("bf16",))
 
     @property
     def attention_tokens(self) -> int:
-        """What one object remembers at 1024 pixels: four in one run take a sixth longer."""
+        """The memory of one object at 1024 pixels: a batch of four takes a sixth longer."""
         return 1 << 15
 
     @property
     def objects_at_once(self) -> int:
-        """More are no faster on a CPU, and take 60 MB each at 1024 pixels."""
+        """Larger batches are no faster on a CPU, and take 60 MB per object at 1024 pixels."""
         return 4
 
     def version(self) -> str:
-        """OpenVINO's version and the processor's abilities: a compiled model depends on both."""
+        """OpenVINO's version and the processor's features: a compiled model depends on both."""
         abilities = ",".join(_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
         name = _core().get_property("CPU", "FULL_DEVICE_NAME")
         return f"{openvino.get_version()}|{name}|{abilities}"
@@ -94,7 +94,7 @@ class OpenVinoEngine:
     def compile(
         self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
     ) -> OpenVinoProgram:
-        """Build a model for each segment and compile it; several threads may do so at once."""
+        """Build a model for each segment and compile it. Thread-safe."""
         before = _resident()
         stripped = strip_transposes(graph)
         inner = stripped.graph
@@ -112,7 +112,7 @@ class OpenVinoEngine:
         return OpenVinoProgram(_plan(stripped, segments), models, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
-        """Import what `export` gave."""
+        """The program from the bytes of `export`."""
         before = _resident()
         head, *blobs = split_export(data) or [data]
         plan = Plan.read(bytes(head))
@@ -154,7 +154,7 @@ def build(graph: Graph, weights: Mapping[str, Array]) -> openvino.Model:
     symbols = SymbolTable(graph.inputs, parameters)
     for node in graph:
         type = node.result.type
-        if 0 in type.shape and not type.symbols:  # some empty tensors OpenVINO does not survive
+        if 0 in type.shape and not type.symbols:  # some empty tensors crash OpenVINO
             made[node.result.name] = empty(type)
             continue
         inputs = [made[value.name] for value in node.inputs]
@@ -186,7 +186,7 @@ def _weight_bytes(graph: Graph) -> int:
 
 
 def _resident() -> int:
-    """Bytes this process has in memory now; 0 where the system does not tell."""
+    """The resident set size of the process in bytes; 0 if unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * 4096

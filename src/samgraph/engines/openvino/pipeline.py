@@ -1,4 +1,4 @@
-"""The passes OpenVINO wants, in order: the shared ones, decompositions, and its own."""
+"""The pipeline of OpenVINO: shared passes, decompositions, and its own passes."""
 
 from samgraph.engines.openvino.passes.absorb_norm_weights import absorb_norm_weights
 from samgraph.engines.openvino.passes.convolve_narrow_norms import convolve_narrow_norms

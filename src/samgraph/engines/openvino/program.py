@@ -1,4 +1,4 @@
-"""Compiled models that run: one or more in a row, from several threads at once."""
+"""Compiled programs: one model or several in sequence. Thread-safe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the models of a program fit together; kept with them in the cache."""
+    """How the models of a program are connected; stored with them in the cache."""
 
     stages: tuple[StagePlan, ...]
     outputs: tuple[tuple[str, str], ...]  # name, value
@@ -39,7 +39,7 @@ class Plan:
     transposed_outputs: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """Text that `read` reads back."""
+        """The plan as JSON, for `read`."""
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
@@ -61,7 +61,7 @@ class Plan:
 
 
 class Stage:
-    """One compiled model and its idle requests; each thread that runs takes one."""
+    """A compiled model and its idle requests; each running thread takes one."""
 
     def __init__(self, plan: StagePlan, compiled: CompiledModel) -> None:
         self.compiled = compiled
@@ -72,27 +72,27 @@ class Stage:
         self._idle: queue.SimpleQueue[Request] = queue.SimpleQueue()
 
     def run(self, values: dict[str, Array]) -> None:
-        """Read the inputs from `values` and put the outputs there, in memory of their own.
+        """Read the inputs from `values` and add the outputs, in new arrays.
 
-        What has a known size OpenVINO writes there itself; the rest is copied.
+        OpenVINO writes outputs of static shape directly; others are copied.
         """
         try:
             request = self._idle.get_nowait()
         except queue.Empty:
             request = self.compiled.create_infer_request()
         arrays: list[Any] = list(map(values.__getitem__, self._inputs))
-        for place in self._halves:  # numpy has no bf16 that OpenVINO knows
-            bits, shape = arrays[place].view(np.uint16), openvino.Shape(arrays[place].shape)
-            arrays[place] = openvino.Tensor(bits, shape, openvino.Type.bf16)
+        for index in self._halves:  # numpy has no bf16 that OpenVINO knows
+            bits, shape = arrays[index].view(np.uint16), openvino.Shape(arrays[index].shape)
+            arrays[index] = openvino.Tensor(bits, shape, openvino.Type.bf16)
         made: list[Array | None] = []
-        for place, fixed in enumerate(self._fixed):
+        for index, fixed in enumerate(self._fixed):
             array = None if fixed is None else np.empty(*fixed)
             made.append(array)
             if array is not None:
-                request.set_output_tensor(place, openvino.Tensor(array, shared_memory=True))
+                request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
         results = request.infer(arrays, share_inputs=True, share_outputs=True)
-        for place, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
-            values[name] = results[place].copy() if array is None else array
+        for index, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
+            values[name] = results[index].copy() if array is None else array
         self._idle.put(request)
 
 
@@ -111,7 +111,7 @@ class OpenVinoProgram:
         self, plan: Plan, models: Sequence[CompiledModel], grown: int, held: object = None
     ) -> None:
         self._plan, self._grown = plan, grown
-        self._held = held  # the memory of the cache file, which restored models read in place
+        self._held = held  # the bytes of the cache file, which restored models refer to
         self._stages = [Stage(part, model) for part, model in zip(plan.stages, models, strict=True)]
         made = {name for part in plan.stages for name in part.outputs}
         self._outputs: list[tuple[str, str, bool]] = []  # name, value, whether it must be copied
@@ -139,7 +139,7 @@ class OpenVinoProgram:
         return found
 
     def memory(self) -> MemoryUsage:
-        """The weights, and how much the process grew while compiling."""
+        """The weights, and the growth of the process by compiling."""
         return MemoryUsage(self._plan.weight_bytes, self._grown)
 
     def export(self) -> bytes | None:
@@ -153,7 +153,7 @@ class OpenVinoProgram:
 
 
 def split_export(data: memoryview) -> list[memoryview]:
-    """The parts that `OpenVinoProgram.export` put together, without copying."""
+    """The parts of the bytes of `OpenVinoProgram.export`, without copying."""
     parts, at = [], 0
     while at < len(data):
         length = int.from_bytes(data[at : at + 8], "little")
@@ -163,6 +163,6 @@ def split_export(data: memoryview) -> list[memoryview]:
 
 
 def first_line(error: Exception) -> str:
-    """What a library's error says, in one line."""
+    """The first line of an error's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else error.__class__.__name__

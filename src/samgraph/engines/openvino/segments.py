@@ -1,8 +1,8 @@
 """Cut a graph where its nodes change between the chosen precision and float32.
 
-OpenVINO sets the precision for a whole model. Where some nodes are marked `exact` and the mode
-is bf16, the graph becomes several that run one after another: the even ones in the mode's
-precision, the odd ones in float32. Constants go with each segment that reads them.
+OpenVINO sets the precision for a whole model. Where some nodes are marked `exact` and the mode is
+bf16, the graph is cut into segments that run one after another: even segments in the mode's
+precision, odd segments in float32. Constants are duplicated in each segment that reads them.
 """
 
 from dataclasses import dataclass
@@ -29,28 +29,28 @@ def whole(graph: Graph) -> Segment:
 
 def cut(graph: Graph) -> list[Segment]:
     """The segments in the order they run."""
-    places = _places(graph)
+    number_of = _number_nodes(graph)
     segments = []
-    for number in range(max(places.values(), default=0) + 1):
-        nodes = [node for node in graph if places.get(node.result.name) == number]
-        part = _segment(graph, number, nodes, places)
+    for number in range(max(number_of.values(), default=0) + 1):
+        nodes = [node for node in graph if number_of.get(node.result.name) == number]
+        part = _segment(graph, number, nodes, number_of)
         if part.outputs:
             segments.append(Segment(part, number % 2 == 1))
     return segments
 
 
-def _places(graph: Graph) -> dict[str, int]:
-    """The segment of each node but constants: exact ones odd, others even, after their inputs."""
-    places: dict[str, int] = {}
+def _number_nodes(graph: Graph) -> dict[str, int]:
+    """The segment of each node but constants: odd for exact nodes, even for others."""
+    number_of: dict[str, int] = {}
     for node in graph:
         if node.op != "constant":
-            place = max((places[v.name] for v in node.inputs if v.name in places), default=0)
-            places[node.result.name] = place + (place % 2 != int(node.exact))
-    return places
+            number = max((number_of[v.name] for v in node.inputs if v.name in number_of), default=0)
+            number_of[node.result.name] = number + (number % 2 != int(node.exact))
+    return number_of
 
 
-def _segment(graph: Graph, number: int, nodes: list[Node], places: dict[str, int]) -> Graph:
-    later = [node for node in graph if places.get(node.result.name, 0) > number]
+def _segment(graph: Graph, number: int, nodes: list[Node], number_of: dict[str, int]) -> Graph:
+    later = [node for node in graph if number_of.get(node.result.name, 0) > number]
     wanted = {value.name for node in later for value in node.inputs}
     wanted |= {value.name for _, value in graph.outputs}
     results = [node.result for node in nodes if node.result.name in wanted]
@@ -65,15 +65,15 @@ def _segment(graph: Graph, number: int, nodes: list[Node], places: dict[str, int
     inputs = [v for v in outside if v.name not in params and not _is_constant(graph, v)]
     return Graph(
         f"{graph.name}.{number}",
-        (*inputs, *_telling(graph, nodes, inputs)),
+        (*inputs, *_binding(graph, nodes, inputs)),
         tuple(value for value in outside if value.name in params),
         (*constants, *nodes),
         tuple((value.name, value) for value in dict.fromkeys(results)),
     )
 
 
-def _telling(graph: Graph, nodes: list[Node], inputs: list[Value]) -> list[Value]:
-    """Inputs of the whole graph that a segment needs only for the symbols they tell."""
+def _binding(graph: Graph, nodes: list[Node], inputs: list[Value]) -> list[Value]:
+    """Inputs of the whole graph that a segment needs only for the symbols they bind."""
     found = [value.type.symbols for value in inputs]
     for node in nodes:
         dims = [dim for value in node.attributes.values() for dim in dims_of(value)]

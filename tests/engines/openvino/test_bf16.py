@@ -18,7 +18,7 @@ from samgraph.errors import SamgraphWarning
 from samgraph.runtime import CompileOptions, Session
 from tests.tolerances import EXACT_NODE, OP_BF16
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 VERSION = "test"
 
 
@@ -36,7 +36,7 @@ def in_bf16() -> dict[str, Any]:
         pytest.skip("this processor has no bf16 instructions")
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     child = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "engines" / "bf16_child.py")],
+        [sys.executable, str(ROOT / "tests" / "engines" / "openvino" / "bf16_child.py")],
         env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "PYTHONPATH": path},
         capture_output=True,
         text=True,
