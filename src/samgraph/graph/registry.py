@@ -32,6 +32,7 @@ class Op:
 
 
 OPS: dict[str, Op] = {}
+ENGINE_OPS: dict[str, Op] = {}  # what passes of a single engine put in; no other engine has them
 
 
 def register(
@@ -41,21 +42,23 @@ def register(
     reference: Callable[..., Array],
     work: Work | None = None,
     meaning: str | None = "",
+    table: dict[str, Op] = OPS,
 ) -> Op:
-    """Add an op to the table. Called once, at the bottom of the op's file."""
-    if name in OPS:
+    """Add an operation to a table. Called once, at the bottom of the op's own file."""
+    if name in OPS or name in ENGINE_OPS:
         raise GraphError(f"operation `{name}` is registered twice")
-    OPS[name] = op = Op(name, infer, reference, work, (meaning or "").strip())
+    table[name] = op = Op(name, infer, reference, work, (meaning or "").strip())
     return op
 
 
 def find_op(name: str) -> Op:
-    """The op called `name`."""
-    if name not in OPS:
+    """The operation called `name`."""
+    op = OPS.get(name) or ENGINE_OPS.get(name)
+    if op is None:
         near = get_close_matches(name, OPS, n=3)
         hint = f"did you mean {', '.join(near)}?" if near else "see `samgraph.ops`"
         raise GraphError(f"there is no operation `{name}`", hint=hint)
-    return OPS[name]
+    return op
 
 
 def infer(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any]) -> TensorType:
@@ -73,8 +76,8 @@ def infer(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any
 
 @cache
 def _kinds(name: str) -> dict[str, Any]:
-    """The annotation of each attribute in an op's type rule."""
-    return get_type_hints(OPS[name].infer)
+    """What each attribute of an op must be, as its type rule says."""
+    return get_type_hints(find_op(name).infer)
 
 
 def _misused(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any]) -> GraphError:

@@ -12,24 +12,30 @@ import openvino
 
 from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.devices import Device
+from samgraph.engines.native import NATIVE_OPS, NATIVE_PASSES, Kernels, find_kernels
+from samgraph.engines.native.library import NAME, VERSION
 from samgraph.engines.openvino.bf16 import bf16_verdict
 from samgraph.engines.openvino.interface import Stripped, strip_transposes
 from samgraph.engines.openvino.library import Core, Hints, Port, opset15
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, empty
 from samgraph.engines.openvino.pipeline import PIPELINE
 from samgraph.engines.openvino.program import (
+    ModelStage,
+    NativeStage,
     OpenVinoProgram,
     Plan,
+    Stage,
     StagePlan,
     first_line,
     split_export,
 )
-from samgraph.engines.openvino.segments import Segment, cut, whole
+from samgraph.engines.openvino.segments import Kind, Segment, cut
 from samgraph.engines.openvino.symbols import SymbolTable
 from samgraph.engines.protocol import Decision, EngineOptions
 from samgraph.errors import EngineError
 from samgraph.graph.dims import evaluate, product
 from samgraph.graph.graph import Graph, Node, Value
+from samgraph.graph.printer import print_graph
 from samgraph.graph.types import Array, DType, numpy_dtype
 from samgraph.passes.pipeline import Precision, Step
 
@@ -41,9 +47,15 @@ class OpenVinoEngine:
     name: str = "openvino"
     folds_params: bool = True
     caches_programs: bool = True
-    ops: frozenset[str] = frozenset(LOWER)
+    ops: frozenset[str] = frozenset(LOWER) | NATIVE_OPS
     dtypes: frozenset[DType] = frozenset(ELEMENT_TYPES)
-    passes: tuple[Step, ...] = PIPELINE
+
+    @property
+    def passes(self) -> tuple[Step, ...]:
+        """Its pipeline; without native kernels less the passes that use them."""
+        if find_kernels() is not None:
+            return PIPELINE
+        return tuple(step for step in PIPELINE if step not in NATIVE_PASSES)
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
@@ -89,7 +101,9 @@ class OpenVinoEngine:
         """OpenVINO's version and the processor's features: a compiled model depends on both."""
         abilities = ",".join(_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
         name = _core().get_property("CPU", "FULL_DEVICE_NAME")
-        return f"{openvino.get_version()}|{name}|{abilities}"
+        kernels = find_kernels()
+        native = f"{VERSION} {kernels.instructions}" if kernels else "none"
+        return f"{openvino.get_version()}|{name}|{abilities}|native {native}"
 
     def compile(
         self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
@@ -97,19 +111,23 @@ class OpenVinoEngine:
         """Build a model for each segment and compile it. Thread-safe."""
         before = _resident()
         stripped = strip_transposes(graph)
-        inner = stripped.graph
-        segments = [whole(inner)] if options.precision == "fp32" else cut(inner)
-        models = []
-        for segment in segments:
+        segments = cut(stripped.graph, exact=options.precision == "fp32")
+        stages: list[Stage] = []
+        plan = _plan(stripped, segments)
+        for segment, part in zip(segments, plan.stages, strict=True):
+            if segment.kind == "native":
+                used = [np.ascontiguousarray(weights[v.name]) for v in segment.graph.params]
+                stages.append(NativeStage(part, used, _kernels(), options.threads))
+                continue
             try:
                 model = build(segment.graph, weights)
-                hints = _hints(segment.exact, options)
-                models.append(_core().compile_model(model, "CPU", hints))
+                compiled = _core().compile_model(model, "CPU", _hints(segment.kind, options))
             except RuntimeError as error:
                 raise EngineError(
                     f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
                 ) from error
-        return OpenVinoProgram(_plan(stripped, segments), models, max(0, _resident() - before))
+            stages.append(ModelStage(part, compiled))
+        return OpenVinoProgram(plan, stages, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
         """The program from the bytes of `export`."""
@@ -118,17 +136,27 @@ class OpenVinoEngine:
         plan = Plan.read(bytes(head))
         if len(plan.stages) != len(blobs):
             raise EngineError("a compiled graph is not whole", got=f"{len(blobs)} models")
-        models = []
+        stages: list[Stage] = []
         for stage, blob in zip(plan.stages, blobs, strict=True):
+            if stage.kind == "native":
+                stages.append(NativeStage.restore(stage, blob, _kernels(), options.threads))
+                continue
             try:
                 tensor = openvino.Tensor(np.frombuffer(blob, np.uint8), shared_memory=True)
-                hints = _hints(stage.exact, options)
-                models.append(_core().import_model(tensor, "CPU", hints))
+                compiled = _core().import_model(tensor, "CPU", _hints(stage.kind, options))
             except RuntimeError as error:
                 raise EngineError(
                     "OpenVINO could not read a compiled graph", got=first_line(error)
                 ) from error
-        return OpenVinoProgram(plan, models, max(0, _resident() - before), held=data)
+            stages.append(ModelStage(stage, compiled))
+        return OpenVinoProgram(plan, stages, max(0, _resident() - before), held=data)
+
+
+def _kernels() -> Kernels:
+    kernels = find_kernels()
+    if kernels is None:
+        raise EngineError("the native kernels of a compiled graph are missing", got=NAME)
+    return kernels
 
 
 def _plan(stripped: Stripped, segments: list[Segment]) -> Plan:
@@ -136,13 +164,32 @@ def _plan(stripped: Stripped, segments: list[Segment]) -> Plan:
         StagePlan(
             tuple(value.name for value in segment.graph.inputs),
             tuple(name for name, _ in segment.graph.outputs),
-            segment.exact,
+            segment.kind,
+            print_graph(_named(segment.graph), data=True) if segment.kind == "native" else "",
         )
         for segment in segments
     )
     outputs = tuple((name, value.name) for name, value in stripped.graph.outputs)
     weight_bytes = _weight_bytes(stripped.graph)
     return Plan(stages, outputs, weight_bytes, stripped.inputs, stripped.outputs)
+
+
+def _named(graph: Graph) -> Graph:
+    """The graph with names that may be printed: inputs of a segment can be called 0, 1, ..."""
+
+    def named(value: Value) -> Value:
+        return replace(value, name=f"v.{value.name}")
+
+    return Graph(
+        graph.name,
+        tuple(map(named, graph.inputs)),
+        tuple(map(named, graph.params)),
+        tuple(
+            replace(node, inputs=tuple(map(named, node.inputs)), result=named(node.result))
+            for node in graph
+        ),
+        tuple((f"out.{i}", named(value)) for i, (_, value) in enumerate(graph.outputs)),
+    )
 
 
 def build(graph: Graph, weights: Mapping[str, Array]) -> openvino.Model:
@@ -170,8 +217,8 @@ def _parameter(value: Value) -> Port:
     return node
 
 
-def _hints(exact: bool, options: EngineOptions) -> Hints:
-    exact = exact or options.precision == "fp32"
+def _hints(kind: Kind, options: EngineOptions) -> Hints:
+    exact = kind == "exact"
     return {
         "INFERENCE_PRECISION_HINT": "f32" if exact else "bf16",
         "INFERENCE_NUM_THREADS": options.threads,
