@@ -13,6 +13,7 @@ from samgraph.predict.everything.grids import Grid, layer_grids
 
 _MODES = ("binary_mask", "uncompressed_rle", "coco_rle")
 _MOST_POINTS = 1 << 20
+_LARGEST = 1e30
 _NUMBERS = (
     "pred_iou_thresh",
     "stability_score_thresh",
@@ -115,9 +116,14 @@ def _wrong_numbers(options: EverythingOptions) -> list[str]:
         ok = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
         if not ok and not (name == "points_per_side" and value is None):
             found.append(f"`{name}` is a whole number from {least} up, not `{value}`")
+    found += [
+        f"`{name}` is true or false, not `{getattr(options, name)!r}`"[:200]
+        for name in ("use_m2m", "multimask")
+        if not isinstance(getattr(options, name), bool | np.bool_)
+    ]
     for name in _NUMBERS:
         value = getattr(options, name)
-        if not _is_number(value) or not np.isfinite(value):
+        if not _is_number(value):
             found.append(f"`{name}` is a number, not `{value}`")
     if not found and options.min_mask_region_area < 0:
         found.append(f"`min_mask_region_area` is not negative, got {options.min_mask_region_area}")
@@ -128,8 +134,9 @@ def _wrong_numbers(options: EverythingOptions) -> list[str]:
     return found
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, int | float | np.integer | np.floating)
+    return is_real and not isinstance(value, bool) and bool(abs(value) <= _LARGEST)  # nor NaN
 
 
 def _wrong_grids(options: EverythingOptions) -> list[str]:
