@@ -48,6 +48,9 @@ FEWEST_KEPT, MOST_KEPT = 4, 64
 PATIENCE = 24
 # When the entry before a frame is so near, going on is cheaper than a seek.
 NEAR = 32
+# Entries that cannot be reached are given up one by one, then twice as many each time: a small file
+# may have a million of them.
+SINGLE_FAILURES = 16
 # How many frames are looked at to tell whether time stamps give the order shown.
 SAMPLE = 64
 SECONDS_TO_SURVEY = 5.0
@@ -231,6 +234,7 @@ class VideoFile(FrameSource):
         """
         entry = self._packets.entry_for(index)
         is_fresh_tried = is_through_tried = False
+        failures = 0
         if self._can_go_on(index, entry):
             if self._advance(index):
                 return
@@ -249,7 +253,9 @@ class VideoFile(FrameSource):
                 is_through_tried |= is_fresh_tried or start == 0
                 is_fresh_tried = True
             else:
-                self._packets = self._packets.without_entry(start)
+                failures += 1
+                count = 1 << max(0, failures - SINGLE_FAILURES)
+                self._packets = self._packets.without_entries(start, count)
         self._state[index] = MISSING
 
     def _can_go_on(self, index: int, entry: int) -> bool:

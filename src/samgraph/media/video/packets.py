@@ -73,9 +73,11 @@ class PacketList:
         place = int(np.searchsorted(self.entries, entry)) - 1
         return int(self.entries[max(place, 0)])
 
-    def without_entry(self, ordinal: int) -> "PacketList":
-        """The same list where decoding no longer starts from one packet."""
-        kept = (self.entries != ordinal) | (self.entries == 0)
+    def without_entries(self, last: int, count: int = 1) -> "PacketList":
+        """The same list without the entry `last` and others before it, `count` in all."""
+        stop = int(np.searchsorted(self.entries, last, side="right"))
+        kept = np.ones(len(self.entries), np.bool_)
+        kept[max(stop - count, 1) : stop] = False  # the first packet stays
         return replace(self, entries=self.entries[kept], starts=self.starts[kept])
 
     def in_order_of(self, ordinals: Integers) -> "PacketList":
