@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from samgraph.cli.exit_codes import ExitCode, exit_codes_text
-from samgraph.errors import SamgraphError, printable
+from samgraph.errors import SamgraphError, brief, printable
 from samgraph.version import __version__
 
 _COMMANDS = {
@@ -76,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
         _print("interrupted")
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        _print(f"error: {error.format_message()}")
+        _print(f"error: {brief(error.format_message())}")
         return ExitCode.BAD_INPUT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,7 +90,8 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             raise
         _print(
-            f"error: {type(error).__name__}: {error}\n  hint: this is a bug; --debug shows where"
+            f"error: {type(error).__name__}: {brief(error)}\n"
+            f"  hint: this is a bug; --debug shows where"
         )
         return ExitCode.BUG
 

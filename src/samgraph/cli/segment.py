@@ -13,7 +13,15 @@ from samgraph.cli.image_output import (
     run_command,
 )
 from samgraph.cli.option_groups import SectionedCommand, option_group, section
-from samgraph.cli.options import BOX, POINT, ModelChoice, find_files, model_options, read_source
+from samgraph.cli.options import (
+    BOX,
+    POINT,
+    FilePath,
+    ModelChoice,
+    find_files,
+    model_options,
+    read_source,
+)
 from samgraph.errors import PromptError
 from samgraph.predict.image.mask_prompts import read_mask_file
 from samgraph.predict.image.result import CleanOptions, Result
@@ -86,7 +94,7 @@ prompt_options = option_group(
         help="A negative click: not the object.",
     ),
     click.option("--box", "boxes", multiple=True, type=BOX, help="A box around an object."),
-    click.option("--mask", type=click.Path(dir_okay=False), help="A mask prompt, as an image."),
+    click.option("--mask", type=FilePath(dir_okay=False), help="A mask prompt, as an image."),
 )
 clean_options = option_group(
     "clean",

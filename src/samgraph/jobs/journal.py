@@ -139,7 +139,7 @@ class RunFolder:
     def __init__(self, folder: Path, described: dict[str, Any], *, resume: bool) -> None:
         self.path, self.session = folder, folder / SESSION
         self._described = described
-        self._is_ours = not folder.exists()
+        self._is_ours = not os.path.lexists(folder)
         self._lock = _locked(folder)
         try:
             earlier = _read_run(folder)
@@ -222,10 +222,11 @@ def make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise OutputError(f"`{folder}` is a file", expected="a folder") from error
+        raise OutputError(f"`{shown(str(folder))}` is a file", expected="a folder") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(f"`{folder}` cannot be made", got=reason.lower()) from error
+        what = f"`{shown(str(folder))}` cannot be made"
+        raise OutputError(what, got=reason.lower()) from error
     return folder
 
 

@@ -182,6 +182,6 @@ def _check(found: Checkpoint, family: Family, config: Any, traced: Mapping[str, 
 def _looks_like_file(text: str) -> bool:
     """Paths have a suffix we know, a separator, or exist; anything else is a name."""
     if text.startswith("facebook/"):
-        return Path(text).exists()
+        return os.path.exists(text)
     separated = "/" in text or "\\" in text or text.startswith(("~", "."))
-    return separated or text.lower().endswith(_SUFFIXES) or Path(text).exists()
+    return separated or text.lower().endswith(_SUFFIXES) or os.path.exists(text)

@@ -181,7 +181,7 @@ def string_to_counts(text: str | bytes) -> Counts:
     Raises:
         ImageError: It has invalid characters, ends inside a number, or a number is too large.
     """
-    data = text.encode("utf-8") if isinstance(text, str) else text
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     symbols = np.frombuffer(data, np.uint8).astype(np.int64) - 48
     if not len(symbols):
         return np.zeros(0, np.int64)

@@ -34,6 +34,7 @@ from samgraph.media.video.source import (
     check_index,
     skips,
 )
+from samgraph.untrusted.files import real_path
 from samgraph.untrusted.text import shown
 
 __all__ = [
@@ -173,7 +174,7 @@ class ImageFolder(FrameList):
         self.paths = image_files(folder)
         label = f"`{shown(os.fspath(folder))}`"
         super().__init__(self.paths, name=label, on_damage=on_damage, max_pixels=max_pixels)
-        self._folder_name = Path(folder).resolve().name
+        self._folder_name = Path(real_path(folder)).name
 
     @property
     def name(self) -> str:
