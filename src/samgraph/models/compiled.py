@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from samgraph.engines import Buffers
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import GraphError
 from samgraph.graph import Array, Graph
 from samgraph.passes.specialise import specialise
@@ -41,7 +42,7 @@ class CompiledModel:
         names: tuple[str, ...],
         for_one: Mapping[str, tuple[str, str]],
         exact: frozenset[str],
-        device: str = "auto",
+        device: DeviceLike = "auto",
         options: CompileOptions | None = None,
         traced: Mapping[str, Graph] | None = None,
     ) -> None:

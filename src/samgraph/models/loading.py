@@ -9,6 +9,7 @@ from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
 from samgraph.checkpoint.source_file import short_name
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
@@ -27,7 +28,7 @@ def load_model(
     source: Source,
     *,
     config: ConfigLike | None = None,
-    device: str = "auto",
+    device: DeviceLike = "auto",
     engine: str | None = None,
     precision: str | None = None,
     threads: int | None = None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samgraph.engines import Device, Engine, EngineOptions, find_engine, parse_device
-from samgraph.engines.devices import AUTO, KINDS, why_absent
+from samgraph.engines.devices import AUTO, KINDS, DeviceLike, why_absent
 from samgraph.engines.protocol import candidates
 from samgraph.errors import EngineError, OptionError, SamgraphWarning
 from samgraph.runtime.options import CompileOptions
@@ -19,9 +19,10 @@ class Choice:
     engine: Engine
     options: EngineOptions
     reason: str
+    device: Device
 
 
-def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
+def choose(device: DeviceLike, options: CompileOptions, memory: Path | None) -> Choice:
     """The engine for a device; `memory` is the folder of cached decisions about this machine.
 
     `auto` takes the first candidate that works; the reason says why not others.
@@ -96,4 +97,4 @@ def _decide(engine: Engine, device: Device, options: CompileOptions, memory: Pat
     where = "the cpu" if device.kind == "cpu" else str(device)
     threads = f", {used.threads} thread{'s' * (used.threads > 1)}" * (device.kind == "cpu")
     reason = f"{engine.name} on {where}{threads}, {used.precision}"
-    return Choice(engine, used, f"{reason}: {why}" if why else reason)
+    return Choice(engine, used, f"{reason}: {why}" if why else reason, device)

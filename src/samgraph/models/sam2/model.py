@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from samgraph.engines import Buffer
+from samgraph.engines.devices import DeviceLike
 from samgraph.graph import Array, Graph
 from samgraph.models.compiled import CompiledModel
 from samgraph.models.family import (
@@ -43,7 +44,7 @@ class Sam2Model(CompiledModel):
         config: Sam2Config,
         weights: Mapping[str, Array],
         *,
-        device: str = "auto",
+        device: DeviceLike = "auto",
         options: CompileOptions | None = None,
         traced: Mapping[str, Graph] | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.compat.image import SAM2ImagePredictor, build_sam2_hf
+from samgraph.compat.sam2_image_predictor import SAM2ImagePredictor
 from samgraph.formats.sam import Mode
 from samgraph.predict.everything.generate import segment_everything
 from samgraph.predict.everything.options import EverythingOptions
@@ -69,6 +69,8 @@ class SAM2AutomaticMaskGenerator:
     @classmethod
     def from_pretrained(cls, model_id: str, **kwargs: Any) -> "SAM2AutomaticMaskGenerator":
         """A generator by the name of a repository, such as `facebook/sam2.1-hiera-tiny`."""
+        from samgraph.compat.build_sam import build_sam2_hf
+
         own = {field.name for field in fields(EverythingOptions)} | {"multimask_output"}
         rest = {name: value for name, value in kwargs.items() if name not in own}
         return cls(build_sam2_hf(model_id, **rest), **kwargs)

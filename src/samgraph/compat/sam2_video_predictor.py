@@ -4,12 +4,14 @@
     state = predictor.init_state("frames/")
     predictor.add_new_points_or_box(state, frame_idx=0, obj_id=1, points=[[210, 350]], labels=[1])
     for frame_idx, obj_ids, mask_logits in predictor.propagate_in_video(state):
-        masks = mask_logits > 0.0          # [N, 1, H, W]
+        masks = (mask_logits > 0.0).cpu().numpy()          # [N, 1, H, W]
 
 Quirks that are kept: a correction of a tracked frame is stored as a tracked frame, and tracking it
 again loses the correction; `max_frame_num_to_track=n` yields n + 1 frames; propagating in reverse
 from frame 0 yields nothing; the list of ids that is yielded is the session's own.
 `samgraph.load(...).video(...)` has none of them.
+
+Masks are arrays with the methods of tensors (`samgraph.compat.tensor`).
 
 The state is a dict with the reference's keys. As in the reference, all outputs are kept in it,
 about 0.8 MB per object and frame at 1024 pixels; but frames are decoded when they are needed.
@@ -18,13 +20,17 @@ Differs from the original: holes are filled without CUDA; an object whose prompt
 frames is tracked, where the original raises for lack of a pointer; folders may hold any images.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.compat.host import to_host
+from samgraph.compat.modeling.sam2_base import SAM2Base
+from samgraph.compat.tensor import Tensor, tensor
+from samgraph.compat.utils import misc
 from samgraph.compat.video_settings import VideoSettings, video_settings
 from samgraph.compat.video_state import (
     COND,
@@ -36,6 +42,7 @@ from samgraph.compat.video_state import (
     bank_read,
     close_up,
     expected_frames,
+    feeding_from,
     given_clicks,
     initial_state,
     joined,
@@ -45,15 +52,11 @@ from samgraph.compat.video_state import (
     stored_clicks,
     with_memory,
 )
-from samgraph.errors import CheckpointError
 from samgraph.media.image.preprocess import upscale_logits
-from samgraph.media.video.frames import open_frames
-from samgraph.models.family import BankRead, Features, SegmentationModel
-from samgraph.models.loading import Source, load_model
-from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.family import BankRead, Features
 from samgraph.predict.prompts import scale_points
 from samgraph.predict.video.bank import STORED_AS
-from samgraph.predict.video.feed import EncodedFrames, FrameFeed, feeding
+from samgraph.predict.video.feed import EncodedFrames, FrameFeed
 from samgraph.predict.video.policy import Position, ReferencePolicy
 from samgraph.predict.video.prompts import resize_mask
 from samgraph.predict.video.result import without_overlaps
@@ -70,21 +73,24 @@ from samgraph.predict.video.step import (
 )
 
 Array = NDArray[Any]
-Found = tuple[int, list[Any], Array]
+Found = tuple[int, list[Any], Tensor]
 
 MISSING_LOGIT = -1024.0
 
 
-class SAM2VideoPredictor:
-    """The reference's predictor on samgraph's model."""
+class SAM2VideoPredictor(SAM2Base):
+    """The reference's predictor on samgraph's model.
 
-    def __init__(self, core: SegmentationModel, settings: VideoSettings | None = None) -> None:
-        self.core = core
+    `model` is what `samgraph.load` or `build_sam2` gave.
+    """
+
+    def __init__(self, model: Any, settings: VideoSettings | None = None) -> None:
         self.settings = settings or video_settings([], apply_postprocessing=True)
+        super().__init__(model, falls_back=self.settings.dynamic_multimask_via_stability)
         most = self.settings.max_cond_frames_in_attn
-        self.image_size = core.config.image_size
+        self._load_frames = misc.load_video_frames  # programs put another function there
         self._policy = ReferencePolicy.of(
-            core.config,
+            self.core.config,
             max_prompted=None if most == -1 else most,
             stride=self.settings.memory_temporal_stride_for_eval,
         )
@@ -93,7 +99,28 @@ class SAM2VideoPredictor:
     @classmethod
     def from_pretrained(cls, model_id: str, **kwargs: Any) -> "SAM2VideoPredictor":
         """A predictor by the name of its repository, such as `facebook/sam2.1-hiera-tiny`."""
+        from samgraph.compat.build_sam import build_sam2_video_predictor_hf
+
+        kwargs.setdefault("vos_optimized", issubclass(cls, SAM2VideoPredictorVOS))
         return build_sam2_video_predictor_hf(model_id, **kwargs)
+
+    @property
+    def fill_hole_area(self) -> int:
+        """The largest hole that is filled, in pixels of low-resolution masks."""
+        return self.settings.fill_hole_area
+
+    @fill_hole_area.setter
+    def fill_hole_area(self, area: int) -> None:
+        self.settings = replace(self.settings, fill_hole_area=int(area))
+
+    @property
+    def non_overlap_masks(self) -> bool:
+        """Whether at most one object has each pixel of the masks that are returned."""
+        return self.settings.non_overlap_masks
+
+    @non_overlap_masks.setter
+    def non_overlap_masks(self, is_wanted: bool) -> None:
+        self.settings = replace(self.settings, non_overlap_masks=bool(is_wanted))
 
     def init_state(
         self,
@@ -103,9 +130,16 @@ class SAM2VideoPredictor:
         async_loading_frames: bool = False,
     ) -> State:
         """A session for a folder of images, a video file, or a list of frames."""
-        source = open_frames(video_path)
+        images, height, width = self._load_frames(
+            video_path=video_path,
+            image_size=self.image_size,
+            offload_video_to_cpu=offload_video_to_cpu,
+            async_loading_frames=async_loading_frames,
+            compute_device=self.device,
+        )
         return initial_state(
-            source,
+            images,
+            (int(height), int(width)),
             self.core,
             offload_video_to_cpu=offload_video_to_cpu,
             offload_state_to_cpu=offload_state_to_cpu,
@@ -141,11 +175,8 @@ class SAM2VideoPredictor:
         outcome = click(self.core, features, clicks, read, previous, falls_back=falls_back)
         prompted = inference_state["temp_output_dict_per_obj"][index][store]
         prompted[frame_idx] = output_of(self._filled(outcome))
-        return (
-            frame_idx,
-            inference_state["obj_ids"],
-            self._masks_on(inference_state, frame_idx, store),
-        )
+        masks = self._masks_on(inference_state, frame_idx, store)
+        return frame_idx, inference_state["obj_ids"], masks
 
     def add_new_points(self, *args: Any, **kwargs: Any) -> Found:
         """The former name of `add_new_points_or_box`."""
@@ -154,7 +185,7 @@ class SAM2VideoPredictor:
     def add_new_mask(self, inference_state: State, frame_idx: int, obj_id: Any, mask: Any) -> Found:
         """A mask [H, W] on a frame, which becomes the output there."""
         index = new_object(inference_state, obj_id)
-        given = np.asarray(mask).astype(np.bool_)
+        given = np.asarray(to_host(mask)).astype(np.bool_)
         if given.ndim != 2:
             raise ValueError(f"a mask has two dimensions, got {list(given.shape)}")
         squeezed = resize_mask(given, self.image_size)
@@ -165,11 +196,8 @@ class SAM2VideoPredictor:
         outcome = paint(self.core, self._features(inference_state, frame_idx), squeezed)
         prompted = inference_state["temp_output_dict_per_obj"][index][store]
         prompted[frame_idx] = output_of(self._filled(outcome))
-        return (
-            frame_idx,
-            inference_state["obj_ids"],
-            self._masks_on(inference_state, frame_idx, store),
-        )
+        masks = self._masks_on(inference_state, frame_idx, store)
+        return frame_idx, inference_state["obj_ids"], masks
 
     def propagate_in_video_preflight(self, inference_state: State) -> None:
         """Encode the memories of prompted frames; called by `propagate_in_video`."""
@@ -201,8 +229,8 @@ class SAM2VideoPredictor:
         ids, count = inference_state["obj_ids"], number_of_objects(inference_state)
         frames = expected_frames(inference_state, start_frame_idx, max_frame_num_to_track, reverse)
         last = frames[-1] if len(frames) else None
-        source = inference_state["images"].source
-        with feeding(source, self.core.preprocessing, last=last, is_reverse=reverse) as feed:
+        how = self.core.preprocessing
+        with feeding_from(inference_state["images"], how, last, is_reverse=reverse) as feed:
             for frame in frames:
                 low = self._track(inference_state, frame, reverse, count, feed)
                 yield frame, ids, self._at_video_size(inference_state, low)
@@ -227,7 +255,7 @@ class SAM2VideoPredictor:
 
     def remove_object(
         self, inference_state: State, obj_id: Any, strict: bool = False, need_output: bool = True
-    ) -> tuple[list[Any], list[tuple[int, Array]]]:
+    ) -> tuple[list[Any], list[tuple[int, Tensor]]]:
         """Remove an object; returns the ids left, and masks of the frames it was prompted on."""
         index = inference_state["obj_id_to_idx"].get(obj_id)
         ids = inference_state["obj_ids"]
@@ -286,18 +314,15 @@ class SAM2VideoPredictor:
 
     def _previous(self, state: State, index: int, store: str, frame: int) -> Array | None:
         """The logits a click refines: of the last prompt, else of tracking."""
-        places = (
-            state["temp_output_dict_per_obj"][index][store],
-            state["output_dict_per_obj"][index][COND],
-            state["output_dict_per_obj"][index][NON_COND],
-        )
-        found = next((outputs[frame] for outputs in places if frame in outputs), None)
+        found = all_frames(state, index, store, frame)
         if found is None or found["pred_masks"] is None:
             return None
         previous: Array = found["pred_masks"][0, 0]
         return previous
 
-    def _track(self, state: State, frame: int, reverse: bool, count: int, feed: FrameFeed) -> Array:
+    def _track(
+        self, state: State, frame: int, reverse: bool, count: int, feed: FrameFeed | None
+    ) -> Array:
         """All objects on one frame: low-resolution logits [N, 1, L, L]."""
         stores = [state["output_dict_per_obj"][index] for index in range(count)]
         moving = [index for index in range(count) if frame not in stores[index][COND]]
@@ -346,7 +371,7 @@ class SAM2VideoPredictor:
             features = encoded.put(frame, ready)
         return encoded(frame) if features is None else features
 
-    def _masks_on(self, state: State, frame: int, store: str | None = None) -> Array:
+    def _masks_on(self, state: State, frame: int, store: str | None = None) -> Tensor:
         """The latest masks of all objects on a frame, -1024 where there are none: [N, 1, H, W]."""
         count = number_of_objects(state)
         if store is None:
@@ -359,38 +384,14 @@ class SAM2VideoPredictor:
             if found is not None:
                 low = self.core.buffers.download(found["pred_masks"][0, 0])
                 masks[index, 0] = upscale_logits(low, size_hw)
-        return without_overlaps(masks) if self.settings.non_overlap_masks else masks
+        return self._shown(masks)
 
-    def _at_video_size(self, state: State, low: Array) -> Array:
-        masks = upscale_logits(low, (state["video_height"], state["video_width"]))
-        return without_overlaps(masks) if self.settings.non_overlap_masks else masks
+    def _at_video_size(self, state: State, low: Array) -> Tensor:
+        return self._shown(upscale_logits(low, (state["video_height"], state["video_width"])))
 
-
-def build_sam2_video_predictor(
-    config_file: str | Sam2Config,
-    ckpt_path: Source | None = None,
-    device: str = "auto",
-    mode: str = "eval",
-    hydra_overrides_extra: Sequence[str] = (),
-    apply_postprocessing: bool = True,
-    vos_optimized: bool = False,
-    **kwargs: Any,
-) -> SAM2VideoPredictor:
-    """A predictor from a checkpoint; `config_file` must match it.
-
-    `mode` and `vos_optimized` have no effect: graphs are always compiled, and never trained.
-    """
-    from samgraph.compat.building import config_named
-
-    if ckpt_path is None:
-        raise CheckpointError(
-            "a predictor needs weights", got="ckpt_path=None", hint="give the path of a checkpoint"
-        )
-    settings = video_settings(hydra_overrides_extra, apply_postprocessing=apply_postprocessing)
-    core = load_model(ckpt_path, config=config_named(config_file), device=device, **kwargs)
-    return SAM2VideoPredictor(core, settings)
+    def _shown(self, masks: Array) -> Tensor:
+        return tensor(without_overlaps(masks) if self.settings.non_overlap_masks else masks)
 
 
-def build_sam2_video_predictor_hf(model_id: str, **kwargs: Any) -> SAM2VideoPredictor:
-    """A predictor by the name of its repository; the weights are downloaded once and checked."""
-    return build_sam2_video_predictor(model_id, model_id, **kwargs)
+class SAM2VideoPredictorVOS(SAM2VideoPredictor):
+    """The predictor that `vos_optimized=True` builds; every graph is compiled here anyway."""

@@ -4,8 +4,11 @@
     predictor.set_image(image)
     masks, scores, logits = predictor.predict(point_coords=[[500, 375]], point_labels=[1])
 
-Differs from the original: arrays are numpy's; `max_hole_area` and `max_sprinkle_area` work without
-its CUDA extension. `samgraph.load(...).image(...)` is samgraph's own interface to the same.
+`predict` gives plain arrays, as the original does; what is a tensor there has a tensor's methods
+here (`samgraph.compat.tensor`). Prompts may be torch's tensors.
+
+Differs from the original: `max_hole_area` and `max_sprinkle_area` work without its CUDA extension.
+`samgraph.load(...).image(...)` is samgraph's own interface to the same.
 """
 
 from collections.abc import Sequence
@@ -13,19 +16,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from samgraph.compat.building import config_named
+from samgraph.compat.host import device_named
+from samgraph.compat.modeling.sam2_base import core_of
 from samgraph.compat.prompts import cleaned_logits, prompt_batch
-from samgraph.errors import CheckpointError, ImageError, PromptError
+from samgraph.compat.tensor import Tensor, tensor
+from samgraph.compat.utils.transforms import SAM2Transforms, stored_pixels
+from samgraph.errors import ImageError, PromptError
 from samgraph.media.image.preprocess import upscale_logits, upscale_masks
-from samgraph.media.image.reading import Rgb, read_image
+from samgraph.media.image.reading import Rgb
 from samgraph.models.family import SegmentationModel
-from samgraph.models.loading import Source, load_model
 from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import LOGIT_LIMIT
-from samgraph.predict.model import Model
 from samgraph.predict.output import Picture
 from samgraph.predict.prompts import PromptBatch, join
 
@@ -35,64 +38,6 @@ Found = tuple[Floats, Floats, Floats]
 
 class NotSetError(ImageError, RuntimeError):
     """There is no image to predict on; a RuntimeError, as in the reference."""
-
-
-class SAM2Base(Model):
-    """What `build_sam2` returns: a model that also has the reference's names."""
-
-    def __init__(self, core: SegmentationModel, *, falls_back: bool = True) -> None:
-        super().__init__(core)
-        self.falls_back = falls_back
-
-    @property
-    def image_size(self) -> int:
-        """Side of the model's input."""
-        return int(self.core.config.image_size)
-
-    @property
-    def device(self) -> str:
-        """Where arrays are: in main memory."""
-        return "cpu"
-
-    def eval(self) -> "SAM2Base":
-        """Itself: nothing here is trained."""
-        return self
-
-    def to(self, *_: Any, **__: Any) -> "SAM2Base":
-        """Itself: the device is chosen when the model is built."""
-        return self
-
-
-def build_sam2(
-    config_file: str,
-    ckpt_path: Source | None = None,
-    device: Any = "auto",
-    mode: str = "eval",
-    hydra_overrides_extra: Sequence[str] = (),
-    apply_postprocessing: bool = True,
-    **kwargs: Any,
-) -> SAM2Base:
-    """A model from a checkpoint; `config_file` is the reference's name for its config.
-
-    With `apply_postprocessing`, an unstable single mask is replaced by the best of the multimask
-    output. `mode` has no effect. Other arguments go to `samgraph.load`: threads, precision,
-    image_size.
-    """
-    from samgraph.compat.video_settings import video_settings
-
-    if ckpt_path is None:
-        raise CheckpointError(
-            "a model needs weights", got="ckpt_path=None", hint="give the path of a checkpoint"
-        )
-    settings = video_settings(hydra_overrides_extra, apply_postprocessing=apply_postprocessing)
-    config = config_named(config_file)
-    core = load_model(ckpt_path, config=config, device=str(device), **kwargs)
-    return SAM2Base(core, falls_back=settings.dynamic_multimask_via_stability)
-
-
-def build_sam2_hf(model_id: str, **kwargs: Any) -> SAM2Base:
-    """A model by the name of its repository; the weights are downloaded once and checked."""
-    return build_sam2(model_id, model_id, **kwargs)
 
 
 class SAM2ImagePredictor:
@@ -107,28 +52,37 @@ class SAM2ImagePredictor:
         **kwargs: Any,
     ) -> None:
         self.model = sam_model
-        self.core: SegmentationModel = getattr(sam_model, "core", sam_model)
         self.mask_threshold = mask_threshold
         self.max_hole_area, self.max_sprinkle_area = max_hole_area, max_sprinkle_area
+        self._transforms = SAM2Transforms(
+            self.core.config.image_size, mask_threshold, max_hole_area, max_sprinkle_area
+        )
         self._falls_back = bool(getattr(sam_model, "falls_back", True))
         self.reset_predictor()
 
     @classmethod
     def from_pretrained(cls, model_id: str, **kwargs: Any) -> "SAM2ImagePredictor":
         """A predictor by the name of its repository, such as `facebook/sam2.1-hiera-tiny`."""
+        from samgraph.compat.build_sam import build_sam2_hf
+
         own = ("mask_threshold", "max_hole_area", "max_sprinkle_area")
         rest = {name: value for name, value in kwargs.items() if name not in own}
         return cls(build_sam2_hf(model_id, **rest), **kwargs)
 
     @property
-    def device(self) -> str:
-        """Where arrays are: in main memory."""
-        return "cpu"
+    def core(self) -> SegmentationModel:
+        """The model that runs."""
+        return core_of(self.model)
+
+    @property
+    def device(self) -> Any:
+        """Where the model runs; results are in main memory."""
+        return device_named(str(self.core.session.device))
 
     def set_image(self, image: Any) -> None:
         """Encode an image: an RGB array [H, W, 3] of 8 bits, or a Pillow image as stored."""
         self.reset_predictor()
-        self._encode([_pixels(image)])
+        self._encode([stored_pixels(image)])
 
     def set_image_batch(self, image_list: list[Any]) -> None:
         """Encode several images, for `predict_batch`."""
@@ -137,7 +91,7 @@ class SAM2ImagePredictor:
             raise ImageError(
                 "a batch is a list of images", got=type(image_list).__name__, expected="a list"
             )
-        self._encode([_pixels(image) for image in image_list])
+        self._encode([stored_pixels(image) for image in image_list])
         self._is_batch = True
 
     def predict(
@@ -199,12 +153,32 @@ class SAM2ImagePredictor:
         masks, scores, logits = (list(column) for column in zip(*found, strict=True))
         return masks, scores, logits
 
-    def get_image_embedding(self) -> Floats:
+    def _predict(
+        self,
+        point_coords: Any,
+        point_labels: Any,
+        boxes: Any = None,
+        mask_input: Any = None,
+        multimask_output: bool = True,
+        return_logits: bool = False,
+        img_idx: int = -1,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Masks [B, C, H, W], scores [B, C], low-resolution logits [B, C, L, L] of one image.
+
+        Prompts are in pixels of the model's input, as `_transforms` gives them. Masks are bool.
+        """
+        image = self._image(img_idx)
+        sizes = (self.core.config.image_size, self.core.config.mask_size)
+        batch = prompt_batch(point_coords, point_labels, boxes, mask_input, None, sizes)
+        found = image.decode(batch, multimask=multimask_output)
+        masks, scores, low = self._sized(found, image.size_hw, return_logits=return_logits)
+        return tensor(masks), tensor(scores), tensor(low)
+
+    def get_image_embedding(self) -> Tensor:
         """The embedding [B, C, E, E] with `no_mem_embed` added, as in the reference."""
         self._image()
         no_memory = self.core.weights["no_mem_embed"].reshape(1, -1, 1, 1)
-        embedding: Floats = self._maps("embedding") + no_memory
-        return embedding
+        return tensor(self._maps("embedding") + no_memory)
 
     def reset_predictor(self) -> None:
         """Forget the image."""
@@ -224,7 +198,7 @@ class SAM2ImagePredictor:
         """The feature maps under the reference's names."""
         if not self._images:
             return None
-        fine = [self._maps(name) for name in ("fine_0", "fine_1")]
+        fine = [tensor(self._maps(name)) for name in ("fine_0", "fine_1")]
         return {"image_embed": self.get_image_embedding(), "high_res_feats": fine}
 
     def _maps(self, name: str) -> Floats:
@@ -232,11 +206,15 @@ class SAM2ImagePredictor:
         maps = [image.embedding.features.maps[name] for image in self._images]
         return self.core.buffers.download(self.core.buffers.concat(maps))
 
-    def _image(self) -> EncodedImage:
+    def _image(self, index: int = -1) -> EncodedImage:
         """The image to predict on; the last image of a batch, as in the reference."""
         if not self._images:
             raise NotSetError("no image is set", hint="call `set_image` first")
-        return self._images[-1]
+        if not -len(self._images) <= index < len(self._images):
+            raise PromptError(
+                f"there is no image {index}", expected=f"0 to {len(self._images) - 1}"
+            )
+        return self._images[index]
 
     def _encode(self, images: list[Rgb]) -> None:
         pictures = [Picture("image", (image.shape[0], image.shape[1]), image) for image in images]
@@ -261,24 +239,25 @@ class SAM2ImagePredictor:
         *,
         return_logits: bool,
     ) -> Found:
+        masks, scores, low = self._sized(predictions, size_hw, return_logits=return_logits)
+        found = (masks.astype(np.float32, copy=False), scores, low)
+        return found if len(low) > 1 else (found[0][0], scores[0], low[0])
+
+    def _sized(
+        self,
+        predictions: decoding.MaskPredictions,
+        size_hw: tuple[int, int],
+        *,
+        return_logits: bool,
+    ) -> tuple[NDArray[Any], Floats, Floats]:
+        """Masks at the size of the image, bool or logits; scores; low-resolution logits."""
         low = predictions.logits
         clean = cleaned_logits(low, self.mask_threshold, self.max_hole_area, self.max_sprinkle_area)
         if return_logits:
-            masks = upscale_logits(clean, size_hw)
+            masks: NDArray[Any] = upscale_logits(clean, size_hw)
         else:
-            masks = upscale_masks(clean, size_hw, self.mask_threshold).astype(np.float32)
-        found = (masks, predictions.scores, low.clip(-LOGIT_LIMIT, LOGIT_LIMIT))
-        if len(low) > 1:
-            return found
-        masks, scores, logits = (array[0] for array in found)
-        return masks, scores, logits
-
-
-def _pixels(image: Any) -> Rgb:
-    """Pixels as stored: the reference ignores EXIF orientation."""
-    if isinstance(image, Image.Image):
-        return np.asarray(image.convert("RGB"))
-    return read_image(image)
+            masks = upscale_masks(clean, size_hw, self.mask_threshold)
+        return masks, predictions.scores, low.clip(-LOGIT_LIMIT, LOGIT_LIMIT)
 
 
 def _at(values: Sequence[Any] | None, index: int, count: int) -> Any:
