@@ -34,6 +34,22 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
+def make_folder(folder: Path) -> Path:
+    """The folder, made if it does not exist.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise OutputError(f"`{folder}` is a file", expected="a folder") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"`{folder}` cannot be made", got=reason.lower()) from error
+    return folder
+
+
 def _remove(path: Path) -> None:
     """Take a file away, if it is there: a disk that is read-only refuses even to look."""
     with suppress(OSError, ValueError):

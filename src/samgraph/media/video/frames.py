@@ -32,6 +32,8 @@ from samgraph.media.video.source import (
     OnDamage,
     check_frame_size,
     check_index,
+    file_names,
+    numbered_name,
     skips,
 )
 from samgraph.untrusted.text import shown
@@ -79,6 +81,7 @@ class FrameList(FrameSource):
         self._skips, self._max_pixels = skips(on_damage), max_pixels
         self._decoded: set[int] = set()
         self._missing: dict[int, str] = {}
+        self._names = file_names(items)
         self._size_hw = self._check_sizes()
 
     @property
@@ -119,6 +122,11 @@ class FrameList(FrameSource):
         """None: such frames carry no time."""
         check_index(index, self.length, self._name)
         return None
+
+    def frame_name(self, index: int) -> str:
+        """The file name of the frame, where all frames are files whose names differ."""
+        check_index(index, self.length, self._name)
+        return self._names[index] if self._names else numbered_name(index)
 
     def close(self) -> None:
         """Nothing is held open."""
