@@ -35,6 +35,22 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
+def make_folder(folder: Path) -> Path:
+    """The folder, made if it does not exist.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise OutputError(f"`{shown(str(folder))}` is a file", expected="a folder") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"`{shown(str(folder))}` cannot be made", got=reason.lower()) from error
+    return folder
+
+
 def _remove(path: Path) -> None:
     """Delete a file if it exists; errors are ignored."""
     with suppress(OSError, ValueError):

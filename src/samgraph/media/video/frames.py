@@ -32,6 +32,8 @@ from samgraph.media.video.source import (
     OnDamage,
     check_frame_size,
     check_index,
+    file_names,
+    numbered_name,
     skips,
 )
 from samgraph.untrusted.files import real_path
@@ -80,6 +82,7 @@ class FrameList(FrameSource):
         self._skips, self._max_pixels = skips(on_damage), max_pixels
         self._decoded: set[int] = set()
         self._missing: dict[int, str] = {}
+        self._names = file_names(items)
         self._size_hw = self._check_sizes()
 
     @property
@@ -120,6 +123,11 @@ class FrameList(FrameSource):
         """None: such frames carry no time."""
         check_index(index, self.length, self._name)
         return None
+
+    def frame_name(self, index: int) -> str:
+        """The file name of the frame, where all frames are files whose names differ."""
+        check_index(index, self.length, self._name)
+        return self._names[index] if self._names else numbered_name(index)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -321,7 +329,9 @@ def open_frames(
     array = isinstance(source, np.ndarray)
     raise VideoError(
         "this is not a video",
-        got=f"an array {list(cast('Any', source).shape)}" if array else f"a {_kind(source)}",
+        got=f"an array {list(cast('Any', source).shape)}"
+        if array
+        else f"a {type(source).__name__}",
         expected="a path, a list, an array [F, H, W, 3] or an iterator of frames",
         hint="open cameras and addresses yourself, and give an iterator of their frames",
     )
@@ -387,7 +397,3 @@ def _is_image(path: Path) -> bool:
     return beginning.startswith(IMAGE_BEGINNINGS) or (
         beginning.startswith(b"RIFF") and beginning.endswith(b"WEBP")
     )
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
