@@ -1,0 +1,97 @@
+// The export dialog: every format of the server, effects, session files.
+
+import { get, post, request, saveBlob, saveResponse, saveUrl } from "./api.js";
+import { openDialog } from "./dialog.js";
+import { $, h } from "./dom.js";
+import { documentJson } from "./image.js";
+import { address, shown } from "./masks.js";
+import { fail, tell } from "./notices.js";
+import { setting, state, watch } from "./state.js";
+import { settled } from "./video.js";
+
+const SESSION = "session";
+
+/** Keeps the button in step. */
+export function startExport() {
+  $("export").addEventListener("click", showExport);
+  watch(["objects", "results", "medium"], () => { $("export").disabled = !ready(); });
+}
+
+const ready = () => Boolean(state.medium) && state.objects.length > 0;
+
+/** The formats that make sense now: with an effect chosen, that comes first. */
+function formats() {
+  const all = state.info.formats[state.medium.kind].filter(({ name }) => name !== "effect" || state.effect);
+  const effect = all.filter(({ name }) => name === "effect").map((format) => ({ ...format, title: `${state.medium.kind === "video" ? "Video" : "Picture"} with the effect: ${effectTitle()}` }));
+  const session = { name: SESSION, extension: state.medium.kind === "video" ? "" : ".json", title: "Session, to go on later" };
+  return [...effect, ...all.filter(({ name }) => name !== "effect"), session];
+}
+
+const effectTitle = () => state.info.effects.find(({ name }) => name === state.effect?.name)?.title ?? "";
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** Shows the dialog. */
+export function showExport() {
+  if (!ready() || !state.info) return;
+  const known = formats();
+  const last = state.effect ? "effect" : state.settings.format;
+  const chosen = known.find(({ name }) => name === last) ?? known[0];
+  const cards = known.map((format) => h("label", { class: "format" },
+    h("input", { type: "radio", name: "format", value: format.name, checked: format === chosen }), h("span", {}, capital(format.title)), h("code", {}, format.extension)));
+  const left = state.objects.filter((object) => !object.visible).length;
+  const count = state.objects.length - (state.medium.kind === "image" ? left : 0);
+  const words = h("span", { class: "grow", role: "status" }, `${count} object${count === 1 ? "" : "s"}${left && state.medium.kind === "image" ? `, ${left} hidden left out` : ""}`);
+  const notice = h("div", { class: "notice-host" });
+  const button = h("button", { type: "button", class: "button primary", id: "do-export", onclick: () => run() }, "Export");
+  const dialog = openDialog("Export", [h("div", { class: "formats", role: "radiogroup", "aria-label": "Format" }, cards), notice], [words, button]);
+  dialog.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.matches("input")) run(); });
+  async function run() {
+    const format = dialog.querySelector("input:checked").value;
+    if (format !== "effect") setting({ format });
+    button.disabled = true;
+    notice.replaceChildren();
+    try {
+      await write(format, words);
+      dialog.close();
+      tell("stage-notice", "Exported: your browser has saved the file.");
+    } catch (error) {
+      fail(notice, error);
+      button.disabled = false;
+    }
+  }
+  dialog.querySelector("input:checked")?.focus();
+}
+
+async function write(format, words) {
+  const { medium } = state;
+  const stem = medium.name.replace(/\.[^.]*$/, "") || "samgraph";
+  if (medium.kind === "image") return format === SESSION ? saveDocument(stem) : writeImage(format, stem);
+  await settled();
+  if (format === SESSION) return saveResponse(await request("GET", `${address()}/session`), `${stem}.session`);
+  return writeVideo(format, words);
+}
+
+function saveDocument(stem) {
+  const { name, width, height } = state.medium;
+  saveBlob(new Blob([JSON.stringify({ name, width, height, ...documentJson() })], { type: "application/json" }), `${stem}.session.json`);
+}
+
+async function writeImage(format, stem) {
+  const objects = state.objects.filter((object) => object.visible && shown(object))
+    .map((object) => ({ id: object.id, name: object.name, color: object.color, mask: shown(object).rle, score: shown(object).score }));
+  const body = JSON.stringify({ format, objects, effect: format === "effect" ? state.effect : null });
+  const response = await request("POST", `${address()}/export`, { body, headers: { "Content-Type": "application/json" } });
+  await saveResponse(response, `${stem}-${format}`);
+}
+
+async function writeVideo(format, words) {
+  const { job } = await post(`${address()}/export`, { format, effect: format === "effect" ? state.effect : null });
+  for (;;) {
+    const { state: now, done, total, message, hint } = await get(`jobs/${job}`);
+    if (now === "done") break;
+    if (["failed", "cancelled"].includes(now)) throw Object.assign(new Error(message ?? "The export failed."), { hint });
+    words.textContent = total ? `Writing, ${done} of ${total}` : "Writing";
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+  saveUrl(`api/jobs/${job}/file`);
+}
