@@ -18,8 +18,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = (
     "errors", "version", "untrusted", "progress", "graph", "ops", "passes", "engines", "exporters",
     "runtime",
-    "checkpoint", "models", "media", "formats", "predict", "evaluate", "jobs", "compat", "cli",
-    "serve", "scale",
+    "checkpoint", "models", "media", "formats", "predict", "evaluate", "jobs", "compat",
+    "serve", "cli", "scale",
 )  # fmt: skip
 OUTSIDE = {"__init__", "__main__"}
 
