@@ -10,6 +10,11 @@ import { setting, state, watch } from "./state.js";
 import { settled } from "./video.js";
 
 const SESSION = "session";
+const NAMES = {
+  effect: "Effect", png: "Mask", cutout: "Cut-out", overlay: "Overlay", davis: "DAVIS", coco: "COCO", cvat: "CVAT", "label-studio": "Label Studio", labelme: "labelme",
+  polygons: "Polygons", sam: "SAM", yolo: "YOLO", boxes: "Boxes", session: "Session",
+};
+const PICTURES = ["effect", "png", "cutout", "overlay", "davis"];
 
 /** Keeps the button in step. */
 export function startExport() {
@@ -22,8 +27,8 @@ const ready = () => Boolean(state.medium) && state.objects.length > 0;
 /** The formats that make sense now: with an effect chosen, that comes first. */
 function formats() {
   const all = state.info.formats[state.medium.kind].filter(({ name }) => name !== "effect" || state.effect);
-  const effect = all.filter(({ name }) => name === "effect").map((format) => ({ ...format, title: `${state.medium.kind === "video" ? "Video" : "Picture"} with the effect: ${effectTitle()}` }));
-  const session = { name: SESSION, extension: state.medium.kind === "video" ? "" : ".json", title: "Session, to go on later" };
+  const effect = all.filter(({ name }) => name === "effect").map((format) => ({ ...format, title: `${effectTitle()}, as shown` }));
+  const session = { name: SESSION, extension: state.medium.kind === "video" ? "" : ".json", title: "to go on later, here or on another machine" };
   return [...effect, ...all.filter(({ name }) => name !== "effect"), session];
 }
 
@@ -36,14 +41,21 @@ export function showExport() {
   const known = formats();
   const last = state.effect ? "effect" : state.settings.format;
   const chosen = known.find(({ name }) => name === last) ?? known[0];
-  const cards = known.map((format) => h("label", { class: "format" },
-    h("input", { type: "radio", name: "format", value: format.name, checked: format === chosen }), h("span", {}, capital(format.title)), h("code", {}, format.extension)));
+  const card = (format) => h("label", { class: "format" },
+    h("input", { type: "radio", name: "format", value: format.name, checked: format === chosen }),
+    h("span", {}, h("strong", {}, NAMES[format.name] ?? format.name), h("small", {}, capital(format.title))), h("code", {}, format.extension));
+  const group = (title, some) => (some.length ? [h("h3", {}, title), h("div", { class: "formats", role: "group", "aria-label": title }, some.map(card))] : []);
+  const cards = [
+    ...group(state.medium.kind === "video" ? "Pictures and videos" : "Pictures", known.filter(({ name }) => PICTURES.includes(name))),
+    ...group("Annotations", known.filter(({ name }) => !PICTURES.includes(name) && name !== SESSION)),
+    ...group("Session", known.filter(({ name }) => name === SESSION)),
+  ];
   const left = state.objects.filter((object) => !object.visible).length;
   const count = state.objects.length - (state.medium.kind === "image" ? left : 0);
   const words = h("span", { class: "grow", role: "status" }, `${count} object${count === 1 ? "" : "s"}${left && state.medium.kind === "image" ? `, ${left} hidden left out` : ""}`);
   const notice = h("div", { class: "notice-host" });
   const button = h("button", { type: "button", class: "button primary", id: "do-export", onclick: () => run() }, "Export");
-  const dialog = openDialog("Export", [h("div", { class: "formats", role: "radiogroup", "aria-label": "Format" }, cards), notice], [words, button]);
+  const dialog = openDialog("Export", [...cards, notice], [words, button]);
   dialog.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.matches("input")) run(); });
   async function run() {
     const format = dialog.querySelector("input:checked").value;

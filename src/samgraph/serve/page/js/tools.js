@@ -46,7 +46,6 @@ function down(event) {
   if (!state.medium) return;
   const at = where(event);
   $("view").setPointerCapture(event.pointerId);
-  $("view").focus({ preventScroll: true });
   pointers.set(event.pointerId, at);
   draft.cursor = null;
   leave();
