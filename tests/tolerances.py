@@ -81,3 +81,5 @@ ERF = 1e-12
 ALGEBRAIC_PASS = 1e-6
 # A node marked exact, in bf16 mode against fp32 mode, relative to the largest value.
 EXACT_NODE = 1e-6
+# Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
+COLOUR_STEPS = 14

@@ -1,4 +1,4 @@
-"""A browser on the page: Debian's chromium driven by Playwright, skipped where either is missing."""
+"""A browser on the page: chromium driven by Playwright, skipped where either is missing."""
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -5,7 +5,6 @@ the disc moves to the right, is away for some frames, and has a low score on som
 """
 
 import asyncio
-import io
 import json
 import threading
 import time
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import uvicorn
-from numpy.typing import NDArray
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -25,81 +23,28 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from samgraph.media.mask import rle as run_lengths
 from samgraph.serve.security import HEADERS
+from tests.browser.scene import (
+    AWAY,
+    BLUE,
+    FRAMES,
+    HEIGHT,
+    LOW,
+    RATE,
+    RED,
+    WIDTH,
+    Mask,
+    X,
+    disc,
+    disc_at,
+    mask_of,
+    picture,
+    ranges,
+    reply_of,
+    square,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "src" / "samgraph" / "serve" / "page"
-WIDTH, HEIGHT, FRAMES, RATE = 480, 320, 40, 20
-DISC, RADIUS = (140, 160), 60
-SQUARE = (300, 90, 420, 210)
-AWAY, LOW = range(20, 24), range(30, 33)
-BACKGROUND, RED, BLUE = (205, 205, 200), (200, 60, 50), (50, 80, 190)
-
-Mask = NDArray[np.bool_]
-Y, X = np.mgrid[:HEIGHT, :WIDTH]
-
-
-def disc(center: tuple[float, float] = DISC, radius: float = RADIUS) -> Mask:
-    """The pixels of a disc, bool [H, W]."""
-    inside: Mask = (X - center[0]) ** 2 + (Y - center[1]) ** 2 <= radius**2
-    return inside
-
-
-def square() -> Mask:
-    """The pixels of the square, bool [H, W]."""
-    inside: Mask = (SQUARE[0] <= X) & (SQUARE[2] > X) & (SQUARE[1] <= Y) & (SQUARE[3] > Y)
-    return inside
-
-
-def disc_at(frame: int) -> tuple[float, float]:
-    """Where the disc of the clip is."""
-    return 80 + 8.0 * frame, 160.0
-
-
-def picture(shapes: list[tuple[Mask, tuple[int, int, int]]], width: int = WIDTH) -> bytes:
-    """A JPEG of shapes on a plain ground."""
-    pixels = np.full((HEIGHT, WIDTH, 3), BACKGROUND, np.uint8)
-    for mask, color in shapes:
-        pixels[mask] = color
-    image = Image.fromarray(pixels)
-    if width < WIDTH:
-        image = image.resize((width, HEIGHT * width // WIDTH))
-    file = io.BytesIO()
-    image.save(file, "JPEG", quality=95)
-    return file.getvalue()
-
-
-def reply_of(mask: Mask, score: float) -> dict[str, Any]:
-    """A mask as replies hold it."""
-    encoded = run_lengths.encode(mask)
-    ys, xs = np.nonzero(mask)
-    box = (
-        [int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1] if len(xs) else [0] * 4
-    )
-    rle = {"size": encoded["size"], "counts": encoded["counts"].decode()}
-    return {"rle": rle, "score": score, "box": box, "area": int(mask.sum())}
-
-
-def mask_of(prompt: dict[str, Any], shapes: list[Mask]) -> Mask:
-    """What a prompt selects: shapes under points inside, less a disc round points outside."""
-    mask = np.zeros((HEIGHT, WIDTH), np.bool_)
-    if prompt.get("mask"):
-        given = prompt["mask"]
-        mask |= run_lengths.decode({"size": given["size"], "counts": given["counts"].encode()})
-    if prompt.get("box"):
-        x0, y0, x1, y1 = prompt["box"]
-        box = (x0 <= X) & (x1 > X) & (y0 <= Y) & (y1 > Y)
-        hit = [shape for shape in shapes if (shape & box).sum() > 0.5 * shape.sum()]
-        mask |= np.logical_or.reduce(hit) if hit else box
-    points = list(zip(prompt.get("points") or [], prompt.get("labels") or [], strict=True))
-    for (x, y), label in points:
-        if label:
-            hit = [shape for shape in shapes if shape[int(y), int(x)]]
-            mask |= hit[0] if hit else disc((x, y), 12)
-    for (x, y), label in points:
-        if not label:
-            mask &= ~disc((x, y), 24)
-    return mask
 
 
 @dataclass
@@ -110,9 +55,14 @@ class Clip:
     objects: dict[int, dict[str, Any]] = field(default_factory=dict)
     tracked: dict[int, set[int]] = field(default_factory=dict)
     done: int = 0
-    running: bool = False
     cancelled: bool = False
     queue: list[int] = field(default_factory=list)
+
+    @property
+    def tracking(self) -> dict[str, int] | None:
+        """What a reply says of a running track."""
+        total = len(self.queue)
+        return {"done": self.done, "total": total} if self.done < total else None
 
 
 class Double:
@@ -125,6 +75,7 @@ class Double:
         self.uploads: list[tuple[str, int]] = []
         self.clip = Clip()
         self.frames = FRAMES
+        self.interrupted: list[Any] = []
         self.seconds_per_frame = 0.01
         self.predict_seconds = 0.0
         self.at_once = self.most_at_once = 0  # predictions
@@ -216,7 +167,10 @@ class Double:
         return JSONResponse({
             "version": "0", "model": {"name": "drawn", "image_size": 512}, "engine": "none",
             "device": "cpu", "precision": "fp32",
-            "limits": {"max_upload_bytes": 10**6, "max_pixels": 10**8, "max_sessions": 9, "idle_seconds": 60},
+            "limits": {
+                "max_upload_bytes": 10**6, "max_pixels": 10**8, "max_sessions": 9,
+                "idle_seconds": 60,
+            },
             "formats": {"image": formats, "video": formats}, "effects": effects,
             "samples": [{**s, "thumbnail": f"/api/samples/{s['id']}/thumbnail"} for s in samples],
         })  # fmt: skip
@@ -254,14 +208,14 @@ class Double:
 
     def _three(self, mask: Mask) -> Response:
         """Candidates: the left half, the thing, and the thing with a border."""
-        ys, xs = np.nonzero(mask)
+        xs = np.nonzero(mask)[1]
         half = mask & ((xs.mean() if len(xs) else 0) >= X)
         grown = np.array(Image.fromarray(mask).convert("L").resize((WIDTH, HEIGHT))) > 0
         for _ in range(8):
             grown[1:] |= grown[:-1]
-            grown[:-1] |= grown[1:]  # noqa: E702
+            grown[:-1] |= grown[1:]
             grown[:, 1:] |= grown[:, :-1]
-            grown[:, :-1] |= grown[:, 1:]  # noqa: E702
+            grown[:, :-1] |= grown[:, 1:]
         masks = [reply_of(half, 0.4), reply_of(mask, 0.95), reply_of(grown, 0.7)]
         return JSONResponse({"masks": masks, "best": 1, "refine": "t"})
 
@@ -302,7 +256,8 @@ class Double:
             "duration": self.frames / RATE,
             **size,
             "objects": objects,
-            "tracking": None,
+            "tracking": self.clip.tracking,
+            "interrupted": self.interrupted,
         }
 
     async def _get_video(self, request: Request, body: Any) -> Response:
@@ -405,8 +360,9 @@ class Double:
         for name in self.clip.objects:
             tracked = self.clip.tracked.get(name, set())
             objects.append({
-                "id": name, "prompts": sorted(self.clip.prompts.get(name, {})), "tracked": ranges(tracked),
-                "present": ranges(tracked - set(AWAY)), "low": ranges(tracked & set(LOW)), "stale": [],
+                "id": name, "prompts": sorted(self.clip.prompts.get(name, {})),
+                "tracked": ranges(tracked), "present": ranges(tracked - set(AWAY)),
+                "low": ranges(tracked & set(LOW)), "stale": [],
             })  # fmt: skip
             if AWAY[0] in tracked:
                 review.append({"frame": AWAY[0], "object": name, "reason": "disappeared"})
@@ -428,17 +384,6 @@ class Double:
 
     async def _job_file(self, request: Request, body: Any) -> Response:
         return _file(b"video", "clip.zip")
-
-
-def ranges(frames: set[int]) -> list[tuple[int, int]]:
-    """Frames as ranges, ends included."""
-    found: list[tuple[int, int]] = []
-    for frame in sorted(frames):
-        if found and found[-1][1] == frame - 1:
-            found[-1] = (found[-1][0], frame)
-        else:
-            found.append((frame, frame))
-    return found
 
 
 def _file(data: bytes, name: str) -> Response:

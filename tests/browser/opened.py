@@ -6,22 +6,29 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.browser.double import Double
+from tests.tolerances import COLOUR_STEPS
 
 SECONDS = 8.0
 VIEW = "async () => { const { view } = await import('/static/js/view.js'); return { ...view }; }"
 STATE = """async () => {
   const { state } = await import('/static/js/state.js');
-  const { objects, activeId, frame, playing, tool, tracking, stale, effect } = state;
-  return { objects, activeId, frame, playing, tool, tracking, stale, effect, results: state.results,
-           hover: Boolean(state.hover), found: state.found?.masks.length ?? null, lit: state.found?.lit ?? null };
+  const { objects, activeId, frame, playing, tool, tracking, stale, effect, results } = state;
+  return {
+    objects, activeId, frame, playing, tool, tracking, stale, effect, results,
+    hover: Boolean(state.hover), found: state.found?.masks.length ?? null,
+    lit: state.found?.lit ?? null,
+  };
 }"""
 PIXEL = """([x, y]) => {
   const canvas = document.getElementById('view'), ratio = canvas.width / canvas.clientWidth;
-  return [...canvas.getContext('2d').getImageData(Math.round(x * ratio), Math.round(y * ratio), 1, 1).data];
+  const [column, row] = [Math.round(x * ratio), Math.round(y * ratio)];
+  return [...canvas.getContext('2d').getImageData(column, row, 1, 1).data];
 }"""
 DROP = """(files) => {
   const transfer = new DataTransfer();
-  for (const [name, type, bytes] of files) transfer.items.add(new File([new Uint8Array(bytes)], name, { type }));
+  for (const [name, type, bytes] of files) {
+    transfer.items.add(new File([new Uint8Array(bytes)], name, { type }));
+  }
   return transfer;
 }"""
 
@@ -88,10 +95,12 @@ class Opened:
     def is_like(
         self, x: float, y: float, *, color: str, share: float = 0.5, of: tuple[int, int, int]
     ) -> bool:
-        """Whether a pixel is `of` with so much of a colour, within what JPEG and antialiasing do."""
+        """Whether a pixel is `of` with a share of a colour, but for what JPEG does to it."""
         tint = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
         wanted = [share * t + (1 - share) * o for t, o in zip(tint, of, strict=True)]
-        return all(abs(w - g) < 14 for w, g in zip(wanted, self.pixel(x, y)[:3], strict=True))
+        return all(
+            abs(w - g) < COLOUR_STEPS for w, g in zip(wanted, self.pixel(x, y)[:3], strict=True)
+        )
 
     def click(self, x: float, y: float, **options: Any) -> None:
         """Click on the picture, and wait for the mask."""

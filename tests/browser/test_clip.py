@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable
 
-from tests.browser.double import AWAY, BACKGROUND, FRAMES, LOW, RED, Double, disc_at, picture
+from tests.browser.double import Double
 from tests.browser.opened import Opened
+from tests.browser.scene import AWAY, BACKGROUND, FRAMES, LOW, RED, disc_at, picture
 
 FIRST = "#2e90fa"
 
@@ -64,7 +65,8 @@ def test_a_click_is_tracked_through_the_clip(page: Opened) -> None:
     page.until(lambda: page.page.locator(".object .score").inner_text() == "absent")
     lane = page.page.locator(".lane-names button").first
     assert lane.get_attribute("aria-label") == (
-        f"Object 1: 1 prompted frames, {FRAMES} tracked, present on {FRAMES - len(AWAY)}, low score on {len(LOW)}"
+        f"Object 1: 1 prompted frames, {FRAMES} tracked, present on {FRAMES - len(AWAY)}, "
+        f"low score on {len(LOW)}"
     )
 
 
@@ -99,9 +101,10 @@ def test_a_correction_is_tracked_from_its_frame(page: Opened) -> None:
     page.click(disc_at(12)[0] + 30, 175, button="right")
     assert page.double.last("/prompts")["labels"] == [1, 0]
     assert page.double.last("/prompts")["frame"] == 12
-    page.until(lambda: "frame 12" in page.page.locator(".stale").inner_text())
+    page.until(lambda: "Frame 12" in page.page.locator(".stale").inner_text())
     page.page.click("#track")
     page.until(lambda: page.double.last("/track")["start"] == 12)
+    assert page.double.last("/track")["direction"] == "forward"  # what is before stands
 
     page.until(lambda: page.state()["tracking"] is None and page.state()["stale"] is None)
     assert page.page.locator(".stale").is_hidden()
@@ -235,3 +238,42 @@ def test_a_dropped_clip_is_sent_as_a_video(page: Opened) -> None:
     page.page.locator("#timeline").wait_for(state="visible")
     assert page.double.asked("POST", "/api/videos") == 1
     assert json.dumps(page.double.uploads) == '[["scene.png", 0]]'
+
+
+def test_a_reload_keeps_points_so_that_clicks_add_to_them(page: Opened) -> None:
+    page.open_clip()
+    page.click(*disc_at(0))
+    page.until(lambda: page.double.asked("GET", "/timeline") > 1)
+    page.page.reload()
+    page.page.locator(".object").wait_for()
+    page.click(60, 180, button="right")
+
+    assert page.double.last("/prompts")["labels"] == [1, 0]
+
+
+def test_prompts_of_another_browser_are_corrected_by_their_mask(
+    visit: Callable[..., Opened], double: Double
+) -> None:
+    page = visit()
+    page.open_clip()
+    page.click(*disc_at(0))
+    page.until(lambda: page.double.asked("GET", "/timeline") > 1)
+    other = visit("#video/v1")
+    other.page.locator(".object").wait_for()
+    other.until(lambda: other.is_like(80, 190, color=FIRST, of=RED))
+    other.click(60, 180, button="right")
+
+    assert double.asked("POST", "/frames/0/predict") >= 1
+    assert double.last("/prompts")["mask"]
+    assert list(double.clip.objects)
+
+
+def test_a_track_that_ended_with_the_server_can_go_on(page: Opened) -> None:
+    page.double.interrupted = [{"first": 0, "last": 9}]
+    page.double.clip.objects[1] = {"name": "ball", "color": FIRST}
+    page.double.clip.prompts[1] = {0: {"points": [[80, 160]], "labels": [1]}}
+    page.page.goto(page.address + "#video/v1")
+    page.page.reload()
+    page.page.get_by_role("button", name="Go on").click()
+
+    page.until(lambda: page.double.clip.done == FRAMES)

@@ -5,10 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.double import BLUE, PAGE, RED
+from tests.browser.double import PAGE
 from tests.browser.opened import Opened
+from tests.browser.scene import BLUE, RED
 
 FIRST = "#2e90fa"
+NAMELESS = """() => [...document.querySelectorAll('button, input, select, canvas[tabindex]')]
+  .filter((e) => e.checkVisibility() && !e.ariaLabel && !e.innerText?.trim())
+  .filter((e) => !e.labels?.length && !e.getAttribute('aria-labelledby'))
+  .map((e) => e.outerHTML.slice(0, 120))"""
 PHONE = {
     "viewport": {"width": 390, "height": 844},
     "has_touch": True,
@@ -161,11 +166,7 @@ def test_every_control_has_a_name(page: Opened) -> None:
     page.click(110, 160)
     page.open_clip()
     page.click(80, 160)
-    nameless = """() => [...document.querySelectorAll('button, input, select, canvas[tabindex], [role=slider]')]
-      .filter((e) => e.checkVisibility() && !e.ariaLabel && !e.innerText?.trim() && !e.labels?.length && !e.getAttribute('aria-labelledby'))
-      .map((e) => e.outerHTML.slice(0, 120))"""
-
-    assert page.page.evaluate(nameless) == []
+    assert page.page.evaluate(NAMELESS) == []
 
 
 def test_nothing_moves_where_that_is_asked_for(visit: Callable[..., Opened]) -> None:

@@ -5,9 +5,23 @@ import json
 import numpy as np
 
 from samgraph.media.mask import rle as run_lengths
-from tests.browser.double import BACKGROUND, BLUE, HEIGHT, RED, WIDTH, disc, picture, square
 from tests.browser.opened import Opened
+from tests.browser.scene import BACKGROUND, BLUE, HEIGHT, RED, WIDTH, disc, picture, square
+from tests.tolerances import COLOUR_STEPS
 
+THERE_AND_BACK = """async ([rles, masks, width, height]) => {
+  const { bitmap, encode, measure } = await import('/static/js/rle.js');
+  return rles.map((rle, i) => {
+    const bits = bitmap(rle), full = new Uint8Array(width * height);
+    for (let y = 0; bits && y < bits.height; y++) {
+      const row = bits.data.subarray(y * bits.width, (y + 1) * bits.width);
+      full.set(row, (bits.y + y) * width + bits.x);
+    }
+    const same = full.every((bit, at) => bit === masks[i][at]);
+    const again = encode(full, width, height, 1, [height, width]).counts;
+    return { same, again, area: measure(rle).area };
+  });
+}"""
 FIRST, SECOND = "#2e90fa", "#f97316"  # the colours of the first two objects
 
 
@@ -195,13 +209,16 @@ def test_everything_lights_up_and_can_be_picked(page: Opened) -> None:
     assert page.page.locator(".object").count() == 1
 
 
+def is_grey(page: Opened, x: float, y: float) -> bool:
+    return int(np.ptp(page.pixel(x, y)[:3])) < COLOUR_STEPS
+
+
 def test_an_effect_is_live_and_in_the_export(page: Opened) -> None:
     page.click(110, 160)
     page.page.click("#tab-effects")
     page.page.click("[data-effect=grey]")
-    grey = lambda x, y: np.ptp(page.pixel(x, y)[:3]) < 12  # noqa: E731
-    page.until(lambda: grey(360, 150))
-    assert not grey(150, 190)
+    page.until(lambda: is_grey(page, 360, 150))
+    assert not is_grey(page, 150, 190)
     page.page.keyboard.press("Control+s")
     with page.page.expect_download() as download:
         page.page.click("#do-export")
@@ -292,23 +309,16 @@ def test_zoom_keeps_what_is_under_the_pointer(page: Opened) -> None:
 
 
 def test_masks_are_encoded_as_the_package_does(page: Opened) -> None:
-    """Random masks, there and back, also sampled at every second pixel."""
-    script = """async ([rles, masks, width, height]) => {
-      const { bitmap, encode, measure } = await import('/static/js/rle.js');
-      return rles.map((rle, i) => {
-        const bits = bitmap(rle), full = new Uint8Array(width * height);
-        for (let y = 0; bits && y < bits.height; y++)
-          for (let x = 0; x < bits.width; x++) full[(bits.y + y) * width + bits.x + x] = bits.data[y * bits.width + x];
-        return { same: full.every((bit, at) => bit === masks[i][at]), again: encode(full, width, height, 1, [height, width]).counts, area: measure(rle).area };
-      });
-    }"""
+    """Random masks, there and back."""
     random = np.random.default_rng(5)
     masks = [random.random((23, 17)) < p for p in (0, 0.02, 0.3, 0.9, 1)]
     masks.append(np.pad(np.ones((9, 5), bool), ((7, 7), (6, 6))))
     rles = [run_lengths.encode(mask) for mask in masks]
     texts = [{"size": rle["size"], "counts": rle["counts"].decode()} for rle in rles]
     given = [texts, [mask.ravel().astype(int).tolist() for mask in masks], 17, 23]
-    for reply, mask, text in zip(page.page.evaluate(script, given), masks, texts, strict=True):
+    for reply, mask, text in zip(
+        page.page.evaluate(THERE_AND_BACK, given), masks, texts, strict=True
+    ):
         assert reply["same"]
         assert reply["again"] == text["counts"]
         assert reply["area"] == mask.sum()

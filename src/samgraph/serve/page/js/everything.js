@@ -9,27 +9,32 @@ import { set, state } from "./state.js";
 
 let running = false;
 
+/** How hard to look: a quick search first, a finer one when asked for. */
+const SEARCHES = {
+  quick: { points_per_side: 16, pred_iou_thresh: 0.7, stability_score_thresh: 0.8, min_mask_region_area: 100 },
+  fine: { points_per_side: 32, pred_iou_thresh: 0.6, stability_score_thresh: 0.75, min_mask_region_area: 50 },
+};
+
 /** Finds all masks of the picture or frame, unless they are there already. */
-export async function findEverything(pointsPerSide = null, { again = false } = {}) {
+export async function findEverything(search = "quick", { again = false } = {}) {
   const { medium, frame } = state;
   if (running || !medium || (!again && state.found?.medium === medium.id && state.found.frame === frame)) return;
   running = true;
   set({ found: null });
   try {
-    const masks = await busy("Finding everything in the picture", ask(medium, frame, pointsPerSide));
+    const masks = await busy("Finding everything in the picture", ask(medium, frame, SEARCHES[search]));
     if (state.medium?.id !== medium.id) return;
     masks.sort((a, b) => b.area - a.area);
     set({ found: { masks, lit: null, medium: medium.id, frame } });
     announce(`${masks.length} masks found. Click to add one.`);
   } catch (error) {
-    fail("stage-notice", error, { retry: () => findEverything(pointsPerSide, { again: true }) });
+    fail("stage-notice", error, { retry: () => findEverything(search, { again: true }) });
   } finally {
     running = false;
   }
 }
 
-async function ask(medium, frame, pointsPerSide) {
-  const body = pointsPerSide ? { points_per_side: pointsPerSide } : {};
+async function ask(medium, frame, body) {
   if (medium.kind === "image") return (await post(`images/${medium.id}/everything`, body)).masks;
   const response = await request("GET", frameUrl(frame, medium.width).slice("api/".length));
   const image = await upload("images", new File([await response.blob()], `frame-${frame}.jpg`));

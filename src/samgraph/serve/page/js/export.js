@@ -1,6 +1,6 @@
 // The export dialog: every format of the server, effects, session files.
 
-import { get, post, request, saveBlob, saveResponse, saveUrl } from "./api.js";
+import { get, post, remove, request, saveBlob, saveResponse, saveUrl } from "./api.js";
 import { openDialog } from "./dialog.js";
 import { $, h } from "./dom.js";
 import { documentJson } from "./image.js";
@@ -57,13 +57,15 @@ export function showExport() {
   const button = h("button", { type: "button", class: "button primary", id: "do-export", onclick: () => run() }, "Export");
   const dialog = openDialog("Export", [...cards, notice], [words, button]);
   dialog.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.matches("input")) run(); });
+  const gone = new AbortController();
+  dialog.addEventListener("close", () => gone.abort());
   async function run() {
     const format = dialog.querySelector("input:checked").value;
     if (format !== "effect") setting({ format });
     button.disabled = true;
     notice.replaceChildren();
     try {
-      await write(format, words);
+      await write(format, words, gone.signal);
       dialog.close();
       tell("stage-notice", "Exported: your browser has saved the file.");
     } catch (error) {
@@ -74,13 +76,13 @@ export function showExport() {
   dialog.querySelector("input:checked")?.focus();
 }
 
-async function write(format, words) {
+async function write(format, words, signal) {
   const { medium } = state;
   const stem = medium.name.replace(/\.[^.]*$/, "") || "samgraph";
   if (medium.kind === "image") return format === SESSION ? saveDocument(stem) : writeImage(format, stem);
   await settled();
   if (format === SESSION) return saveResponse(await request("GET", `${address()}/session`), `${stem}.session`);
-  return writeVideo(format, words);
+  return writeVideo(format, words, signal);
 }
 
 function saveDocument(stem) {
@@ -96,11 +98,13 @@ async function writeImage(format, stem) {
   await saveResponse(response, `${stem}-${format}`);
 }
 
-async function writeVideo(format, words) {
+/** Writes a video's file as a job of the server; closing the dialog cancels it. */
+async function writeVideo(format, words, signal) {
   const { job } = await post(`${address()}/export`, { format, effect: format === "effect" ? state.effect : null });
   for (;;) {
     const { state: now, done, total, message, hint } = await get(`jobs/${job}`);
     if (now === "done") break;
+    if (signal.aborted) { await remove(`jobs/${job}`); signal.throwIfAborted(); }
     if (["failed", "cancelled"].includes(now)) throw Object.assign(new Error(message ?? "The export failed."), { hint });
     words.textContent = total ? `Writing, ${done} of ${total}` : "Writing";
     await new Promise((resolve) => setTimeout(resolve, 300));

@@ -12,6 +12,7 @@ let held = 0;
 let wanted = [];
 const loading = new Map(); // key -> AbortController
 let onFrame = () => {};
+let waiting = []; // {frame, resolve}
 
 /** Sets what is called with a frame's number when it arrived, or with an error. */
 export function onArrival(f) { onFrame = f; }
@@ -49,6 +50,18 @@ export function want(frames) {
   pump();
 }
 
+/** Resolves when a frame is there, or cannot be had. */
+export function arrival(frame) {
+  if (hasFrame(frame)) return Promise.resolve();
+  want([frame, ...wanted.map((item) => item.frame)]);
+  return new Promise((resolve) => { waiting.push({ frame, resolve }); });
+}
+
+function settle(frame) {
+  waiting.filter((item) => item.frame === frame).forEach(({ resolve }) => resolve());
+  waiting = waiting.filter((item) => item.frame !== frame);
+}
+
 function pump() {
   while (loading.size < AT_ONCE) {
     const next = wanted.find(({ key }) => !loading.has(key) && !cache.has(key));
@@ -70,6 +83,7 @@ async function load({ frame, key, width }) {
     if (error.name !== "AbortError") onFrame(frame, error);
   } finally {
     loading.delete(key);
+    settle(frame);
     pump();
   }
 }

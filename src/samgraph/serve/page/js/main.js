@@ -53,7 +53,7 @@ function startTheme() {
   const show = () => { document.documentElement.dataset.theme = state.settings.theme ?? (system.matches ? "dark" : "light"); repaint(); };
   watch(["settings"], show);
   system.addEventListener("change", show);
-  $("theme").addEventListener("click", () => setting({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
+  for (const id of ["theme", "theme-phone"]) $(id).addEventListener("click", () => setting({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
 }
 
 function startTitle() {
@@ -93,5 +93,5 @@ startRoving();
 startTabs((tab) => { if (tab === "tab-effects") showEffects(); });
 startSheet();
 startHints();
-$("help").addEventListener("click", () => showHelp(KEYS));
+for (const id of ["help", "help-phone"]) $(id).addEventListener("click", () => showHelp(KEYS));
 connect();

@@ -3,13 +3,14 @@
 import { get, post, upload, ApiError } from "./api.js";
 import { setPicture } from "./canvas.js";
 import { forgetFrames } from "./frames.js";
-import { replace } from "./history.js";
+import { commit, replace } from "./history.js";
 import { objectsFrom } from "./image.js";
 import { announce, busy, busyText, clear, fail } from "./notices.js";
 import { bytes } from "./dom.js";
 import { COLORS } from "./prompts.js";
+import { recallPrompts } from "./remember.js";
 import { set, state } from "./state.js";
-import { listen, stopListening } from "./tracking.js";
+import { listen, stopListening, track } from "./tracking.js";
 import { fit } from "./view.js";
 import { refreshTimeline, startVideo } from "./video.js";
 
@@ -78,8 +79,9 @@ async function show(kind, reply, source) {
     const known = reply.objects ? reply : await get(`videos/${reply.id}`);
     medium.frames = counted;
     startVideo(known.objects ?? []);
-    setDocument(medium, objectsOfVideo(known.objects ?? []));
+    setDocument(medium, objectsOfVideo(known.objects ?? [], recallPrompts(reply.id)));
     if (known.tracking) { set({ tracking: { done: known.tracking.done, total: known.tracking.total } }); listen(); }
+    else if (known.interrupted?.length) offerToGoOn();
     refreshTimeline();
   } else {
     setDocument(medium, objectsFrom(reply.document));
@@ -97,10 +99,17 @@ function setDocument(medium, objects) {
   replace({ objects, activeId: objects.at(-1)?.id ?? null }, { forget: true });
 }
 
-function objectsOfVideo(objects) {
-  return objects.map(({ id, name, color }) => ({
-    id, name: name || `Object ${id}`, color: color || COLORS[(id - 1) % COLORS.length], visible: true, prompts: {}, choice: {},
-  }));
+/** A track ended with the server: what is left of it can be done now. */
+function offerToGoOn() {
+  const error = { message: "Tracking stopped when the server did.", hint: "What was tracked is kept." };
+  fail("timeline-notice", error, { retry: () => track("both"), label: "Go on" });
+}
+
+function objectsOfVideo(objects, kept) {
+  return objects.map(({ id, name, color, prompts: frames }) => {
+    const prompts = Object.fromEntries(Object.entries(kept[id] ?? {}).filter(([frame]) => frames.includes(Number(frame))).map(([frame, prompt]) => [frame, Object.freeze(prompt)]));
+    return { id, name: name || `Object ${id}`, color: color || COLORS[(id - 1) % COLORS.length], visible: true, prompts, choice: {} };
+  });
 }
 
 async function loadPicture({ id, width, height }) {
@@ -120,7 +129,6 @@ async function openDocument(file) {
   if (medium?.kind !== "image" || saved.width !== medium.width || saved.height !== medium.height) {
     throw new ApiError(`${file.name} belongs to a picture of ${saved.width} × ${saved.height} pixels.`, { hint: `Open ${saved.name ?? "that picture"} first, or drop both together.` });
   }
-  const { commit } = await import("./history.js");
   const objects = objectsFrom(saved);
   commit("open session", { objects, activeId: objects.at(-1)?.id ?? null });
 }

@@ -57,7 +57,7 @@ const CONTENT = {
   erase: (object) => strokes(object),
   everything: () => (state.found
     ? [words(`${state.found.masks.length} masks: click those you want`), h("button", { type: "button", class: "button small", onclick: pickAll }, "Add all"),
-      h("button", { type: "button", class: "button small plain", "data-hint": "Search with a finer grid: slower, smaller parts", onclick: () => findEverything(48, { again: true }) }, "Search finer")]
+      h("button", { type: "button", class: "button small plain", "data-hint": "Search with a finer grid: slower, smaller parts", onclick: () => findEverything("fine", { again: true }) }, "Search finer")]
     : [words("Finding everything in the picture")]),
   pan: () => [words("Drag to move, wheel or pinch to zoom")],
 };

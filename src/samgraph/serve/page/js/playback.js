@@ -27,7 +27,7 @@ function fetchAround() {
   wantMasks(frame);
   if (state.playing && hasMasks(frame)) {
     const gap = ahead.find((n) => n <= last && !hasMasks(n));
-    if (gap !== undefined) wantMasks(gap);
+    if (gap !== undefined && state.objects.length) wantMasks(gap);
   }
 }
 
@@ -48,7 +48,7 @@ function tick(now) {
     while (due > 1 && !hasFrame(state.frame + due)) due -= 1; // behind: the nearest frame that is there
     const next = state.frame + due;
     if (next >= frameCount()) return set({ playing: false, frame: frameCount() - 1 });
-    if (hasFrame(next)) {
+    if (hasFrame(next) && (hasMasks(next) || !state.objects.length)) {
       clock = Math.max(clock + due * length, now - length);
       set({ frame: next });
     } else {

@@ -2,6 +2,7 @@
 // {points: [[x, y]], labels: [1 | 0], box: [x0, y0, x1, y1] | null, mask: RLE | null}.
 
 import { commit, replace } from "./history.js";
+import { shown } from "./masks.js";
 import { active, set, state } from "./state.js";
 
 export const COLORS = ["#2e90fa", "#f97316", "#12b76a", "#d444f1", "#eab308", "#f43f5e", "#06b6d4", "#84cc16", "#8b5cf6", "#fb7aa8", "#0ea5a4", "#c2703d"];
@@ -36,6 +37,13 @@ function changed(id, change) {
   return state.objects.map((object) => (object.id === id ? { ...object, ...(typeof change === "function" ? change(object) : change) } : object));
 }
 
+/** What another browser told of a video's object on a frame is known by its mask alone: clicks start from that. */
+function promptElsewhere(object, frame) {
+  const lane = state.timeline?.objects.find(({ id }) => id === object.id);
+  const mask = lane?.prompts.includes(frame) ? shown(object, frame)?.rle : null;
+  return mask ? makePrompt(null, { mask }) : null;
+}
+
 /** Gives the active object a prompt on this frame, or starts an object with it. */
 export function setPrompt(label, change) {
   const frame = state.frame;
@@ -45,7 +53,7 @@ export function setPrompt(label, change) {
     commit(label, { objects: [...state.objects, made], activeId: made.id });
     return;
   }
-  const prompt = makePrompt(promptOf(object, frame), change);
+  const prompt = makePrompt(promptOf(object, frame) ?? promptElsewhere(object, frame), change);
   const { [frame]: _, ...choice } = object.choice;
   commit(label, { objects: changed(object.id, { prompts: { ...object.prompts, [frame]: prompt }, choice, visible: true }) });
 }

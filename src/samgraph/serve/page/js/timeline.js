@@ -25,7 +25,7 @@ export function startTimeline() {
     }
   });
   watch(["frame", "playing", "medium"], drawPlayhead);
-  watch(["objects", "activeId", "timeline", "medium"], drawLanes);
+  watch(["objects", "activeId", "timeline", "medium", "stale"], drawLanes);
   watch(["tracking", "stale", "objects", "settings"], drawProgress);
   new ResizeObserver(() => { drawLanes(); drawStrip(); drawPlayhead(); }).observe($("timeline"));
   watch(["settings"], () => requestAnimationFrame(drawLanes));
@@ -40,7 +40,7 @@ function build() {
   const start = h("button", { type: "button", class: "button primary small", id: "track", "data-hint": "Follow the objects through the video", "data-key": "T", onclick: () => track(direction.value) }, icon("track"), h("span", {}, "Track"));
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Tracking" });
   const words = h("span", {});
-  const follow = h("label", { class: "switch" }, h("input", { type: "checkbox", role: "switch", "aria-label": "Show the frame being tracked", "data-hint": "Show the frame being tracked", onchange: (event) => setting({ follow: event.target.checked }) }));
+  const follow = h("label", { class: "switch" }, h("input", { type: "checkbox", role: "switch", "aria-label": "Show the frame being tracked", "data-hint": "Show the frame being tracked", onchange: (event) => setting({ follow: event.target.checked }) }), "Follow");
   const progress = h("div", { class: "progress", hidden: true }, bar, words, follow,
     h("button", { type: "button", class: "button small", id: "cancel-track", onclick: cancel }, "Cancel"));
   const stale = h("span", { class: "stale", hidden: true });
@@ -208,6 +208,7 @@ function drawLane(context, width, top, object, lane, colors) {
   context.fillRect(0, top + 4, width, LANE - 8);
   bar(lane?.tracked, top + 4, LANE - 8, object.color, 0.22);
   bar(lane?.present, top + 8, LANE - 16, object.color, 0.9);
+  if (state.stale !== null) bar(lane?.stale?.map(([from, to]) => [Math.max(from, state.stale), to]).filter(([from, to]) => from <= to), top + 8, LANE - 16, colors.soft, 0.65);
   bar(lane?.low, top + LANE - 7, 3, colors.warn, 1);
   for (const frame of new Set([...(lane?.prompts ?? []), ...Object.keys(object.prompts).map(Number)])) {
     if (frame < range.from || frame >= range.to) continue;
@@ -242,7 +243,8 @@ function drawProgress() {
   parts.start.disabled = !state.objects.some((object) => Object.keys(object.prompts).length) && !state.timeline?.objects.length;
   parts.follow.checked = state.settings.follow;
   parts.stale.hidden = stale === null || Boolean(tracking);
-  parts.stale.textContent = `Corrected on frame ${stale}: track again`;
+  parts.stale.textContent = `Frame ${stale} was corrected`;
+  parts.start.lastChild.textContent = stale === null ? "Track" : "Track again";
   if (!tracking) return;
   const { done, total, fps, secondsLeft } = tracking;
   if (total) parts.bar.value = done / total;

@@ -16,6 +16,7 @@ const SMALLEST = 3;  // pixels of the picture that a box must have
 
 const pointers = new Map();
 let drag = null;     // {kind: "click" | "pan" | "box" | "stroke", start, last, button}
+let pressed = false; // the focus that comes now comes from a pointer
 let corner = null;   // the first corner of a box set with the keyboard
 
 const inside = ([x, y]) => x >= 0 && y >= 0 && x < state.medium.width && y < state.medium.height;
@@ -25,6 +26,7 @@ const rounded = ([x, y]) => [Math.round(x * 10) / 10, Math.round(y * 10) / 10];
 /** Listens to the canvas. */
 export function startTools() {
   const canvas = $("view");
+  canvas.addEventListener("pointerdown", () => { pressed = true; canvas.classList.remove("by-key"); setTimeout(() => { pressed = false; }); });
   canvas.addEventListener("pointerdown", down);
   canvas.addEventListener("pointermove", move);
   canvas.addEventListener("pointerup", up);
@@ -33,7 +35,7 @@ export function startTools() {
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
   canvas.addEventListener("wheel", wheel, { passive: false });
   canvas.addEventListener("keydown", key);
-  canvas.addEventListener("focus", repaint);
+  canvas.addEventListener("focus", () => { canvas.classList.toggle("by-key", !pressed); repaint(); });
   canvas.addEventListener("blur", () => { corner = null; draft.box = null; repaint(); });
 }
 
@@ -171,6 +173,7 @@ function key(event) {
 }
 
 function moveCursor([dx, dy], step) {
+  $("view").classList.add("by-key");
   const { width, height } = state.medium;
   const [x, y] = draft.cursor ?? [width / 2, height / 2];
   draft.cursor = draft.cursor ? [Math.min(width - 1, Math.max(0, x + dx * step)), Math.min(height - 1, Math.max(0, y + dy * step))] : [x, y];

@@ -1,19 +1,22 @@
 // Tracking: start, progress as server-sent events, cancel.
 
-import { post, remove } from "./api.js";
+import { get, post, remove } from "./api.js";
 import { announce, clear, fail, tell } from "./notices.js";
 import { set, state } from "./state.js";
-import { address, forgetMasks, refreshSoon, refreshTimeline, settled } from "./video.js";
+import { arrival } from "./frames.js";
+import { address, forgetMasks, refreshSoon, refreshTimeline, settled, want } from "./video.js";
 
 let events = null;
 let lastRefresh = 0;
+let following = false;
+let before = null; // the frame shown before tracking began to move
 
 /** Listens to the events of the open video's tracking until it ends. */
 export function listen() {
   stopListening();
   events = new EventSource(`api/${address()}/events`);
   events.addEventListener("progress", (event) => progress(JSON.parse(event.data)));
-  events.addEventListener("done", () => finish("Tracking is done."));
+  events.addEventListener("done", done);
   events.addEventListener("cancelled", () => finish("Tracking was cancelled; what was tracked stays."));
   events.addEventListener("error", (event) => {
     if (event.data === undefined) return; // the connection: the browser tries again by itself
@@ -33,17 +36,35 @@ function progress({ frame, done, total, fps, seconds_left: secondsLeft }) {
   set({ tracking: { frame, done, total, fps, secondsLeft } });
   if (frame == null) return;
   forgetMasks(frame);
-  if (state.settings.follow && !state.playing) set({ frame });
+  if (state.settings.follow && !state.playing) follow(frame);
   if (performance.now() - lastRefresh > 1500) {
     lastRefresh = performance.now();
     refreshTimeline();
   }
 }
 
+/** Shows a tracked frame once its picture and masks are there; frames that come meanwhile are left out. */
+async function follow(frame) {
+  if (following) return;
+  following = true;
+  await Promise.all([want(frame), arrival(frame)]);
+  if (state.tracking && state.settings.follow && !state.playing) set({ frame });
+  following = false;
+}
+
+/** A track is done; the server may tell of one that ended just before the one that runs. */
+async function done() {
+  const { id } = state.medium;
+  const { tracking } = await get(`videos/${id}`).catch(() => ({ tracking: null }));
+  if (state.medium?.id === id && !tracking) finish("Tracking is done.");
+}
+
 function finish(text) {
   stopListening();
   const cancelled = text?.includes("cancelled");
   set({ tracking: null, stale: cancelled ? state.stale : null });
+  if (state.settings.follow && before !== null) set({ frame: before });
+  before = null;
   forgetMasks();
   refreshTimeline();
   if (text) {
@@ -60,8 +81,8 @@ export function promptedFrames() {
 }
 
 /**
- * Tracks: `both` through the whole video from the earliest correction or prompt, `forward` or `backward` from
- * the frame shown. The server computes again only what a change affects.
+ * Tracks: `both` through the whole video, after a correction from there on; `forward` or `backward` from the
+ * frame shown.
  */
 export async function track(direction = "both") {
   if (state.tracking) return;
@@ -70,7 +91,12 @@ export async function track(direction = "both") {
     tell("timeline-notice", "Click on something first: tracking follows what you selected.");
     return;
   }
-  const start = direction === "both" ? state.stale ?? prompted[0] : state.frame;
+  let start = state.frame;
+  if (direction === "both") {
+    start = state.stale ?? prompted[0];
+    if (state.stale !== null && prompted[0] < state.stale) direction = "forward"; // what is before a correction stands
+  }
+  before = state.frame;
   clear("timeline-notice");
   set({ tracking: { done: 0, total: null, fps: null, secondsLeft: null, frame: null }, playing: false });
   try {

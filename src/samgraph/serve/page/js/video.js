@@ -4,6 +4,7 @@ import { get, post, remove, send } from "./api.js";
 import { plain } from "./image.js";
 import { announce, fail } from "./notices.js";
 import { isMaskOnly, promptBefore } from "./prompts.js";
+import { rememberPrompts } from "./remember.js";
 import { set, state } from "./state.js";
 import { debounce } from "./dom.js";
 
@@ -15,6 +16,7 @@ let serverIds = new Map();  // our id -> the server's
 let choices = new WeakMap(); // Prompt -> the image decoder's candidates for it
 let work = Promise.resolve();
 let fetching = null;
+let outdated = new Set();   // frames whose masks here are older than the server's
 
 export const address = () => `videos/${state.medium.id}`;
 const ourId = (id) => [...serverIds].find(([, theirs]) => theirs === id)?.[0] ?? id;
@@ -24,6 +26,7 @@ export function startVideo(objects) {
   masks = new Map();
   choices = new WeakMap();
   fetching = null;
+  outdated = new Set();
   serverIds = new Map(objects.map(({ id }) => [id, id]));
 }
 
@@ -34,7 +37,11 @@ export function sync(before, after) {
   for (const { run, host } of jobs) {
     work = work.then(run).catch((error) => fail(host ?? "stage-notice", error));
   }
-  work = work.then(refreshTimeline);
+  work = work.then(() => remember(after.objects)).then(refreshTimeline);
+}
+
+function remember(objects) {
+  rememberPrompts(state.medium.id, Object.fromEntries(objects.map(({ id, prompts }) => [serverIds.get(id), prompts])));
 }
 
 function changesBetween(before, after) {
@@ -113,6 +120,7 @@ function take(reply) {
   for (const object of reply.objects) known.set(ourId(object.id), object);
   masks.delete(reply.frame);
   masks.set(reply.frame, known);
+  outdated.delete(reply.frame);
   for (const frame of masks.keys()) {
     if (masks.size <= MOST_FRAMES) break;
     masks.delete(frame);
@@ -120,37 +128,43 @@ function take(reply) {
   set({ results: state.results + 1 });
 }
 
-/** Forgets masks, of some frames or all, so that they are asked for anew. */
+/** The masks of a frame, or of all frames, are asked for anew; a frame's old masks stay until then. */
 export function forgetMasks(frame = null) {
-  if (frame === null) masks = new Map();
-  else masks.delete(frame);
-  set({ results: state.results + 1 });
+  if (frame === null) {
+    const shownNow = masks.get(state.frame);
+    masks = new Map(shownNow ? [[state.frame, shownNow]] : []);
+    outdated = new Set([state.frame]);
+  } else outdated.add(frame);
   want(state.frame);
 }
 
 /** Asks for the masks of a frame and those after it. */
 export async function want(frame) {
-  if (fetching || state.medium?.kind !== "video" || masks.has(frame)) return;
+  if (fetching) await fetching.catch(() => {});
+  if (fetching || state.medium?.kind !== "video" || hasMasks(frame)) return;
   const { id } = state.medium;
   const until = Math.min(frame + (state.tracking ? 0 : SPAN - 1), (state.medium.frames ?? Infinity) - 1);
   fetching = get(`${address()}/masks?from=${frame}&to=${until}`);
   try {
     const { frames } = await fetching;
     if (state.medium?.id !== id) return;
-    for (let at = frame; at <= until; at += 1) if (!masks.has(at)) masks.set(at, new Map());
+    for (let at = frame; at <= until; at += 1) {
+      if (outdated.delete(at) || !masks.has(at)) masks.set(at, new Map());
+    }
     frames.forEach(take);
     set({ results: state.results + 1 });
   } catch (error) {
-    masks.set(frame, new Map());
+    if (!masks.has(frame)) masks.set(frame, new Map());
+    outdated.delete(frame);
     fail("stage-notice", error, { retry: () => forgetMasks(frame) });
   } finally {
     fetching = null;
-    if (state.medium?.id === id && !masks.has(state.frame)) want(state.frame);
+    if (state.medium?.id === id && !hasMasks(state.frame)) want(state.frame);
   }
 }
 
 /** Whether a frame's masks are here. */
-export const hasMasks = (frame) => masks.has(frame);
+export const hasMasks = (frame) => masks.has(frame) && !outdated.has(frame);
 
 /** The mask of an object on a frame, or null. */
 export function shown(object, frame = state.frame) {
