@@ -322,3 +322,18 @@ def test_masks_are_encoded_as_the_package_does(page: Opened) -> None:
         assert reply["same"]
         assert reply["again"] == text["counts"]
         assert reply["area"] == mask.sum()
+
+
+def test_a_session_that_the_server_forgot_is_opened_again(page: Opened) -> None:
+    page.expected.append("404")
+    page.page.keyboard.press("v")
+    page.click(110, 160)
+    page.double.failures.append(("/predict", 404, "there is no such image", ""))
+    page.page.mouse.click(*page.at(360, 150))
+    again = page.page.get_by_role("button", name="Open again")
+    again.click()
+
+    page.until(lambda: len(page.double.uploads) == 2)
+    page.until(lambda: page.is_like(330, 190, color=FIRST, of=BLUE))
+    assert page.is_like(150, 190, color=FIRST, of=RED)
+    page.until(lambda: "i2" in page.double.documents)

@@ -2,6 +2,7 @@
 
 import { post, send } from "./api.js";
 import { announce, fail } from "./notices.js";
+import { failOnMedium } from "./opening.js";
 import { isMaskOnly, promptBefore, promptOf } from "./prompts.js";
 import { measure } from "./rle.js";
 import { debounce } from "./dom.js";
@@ -9,6 +10,7 @@ import { set, state } from "./state.js";
 
 const results = new WeakMap(); // Prompt -> {masks: [{rle, score, box, area}], best, refine}
 const refined = new WeakMap(); // Prompt -> the index of the mask that was chosen by hand
+let failed = new WeakSet(); // prompts that are not asked again until something changes
 let working = false;
 
 export const address = () => `images/${state.medium.id}`;
@@ -49,31 +51,30 @@ export async function sync() {
     const prompt = promptOf(object, 0);
     if (prompt && object.choice[0] != null) refined.set(prompt, object.choice[0]);
   }
+  failed = new WeakSet();
   if (working) return;
   working = true;
-  try {
-    for (let prompt; (prompt = waiting());) {
-      const { id } = state.medium;
+  for (let prompt; (prompt = waiting());) {
+    const { id } = state.medium;
+    try {
       const result = await post(`${address()}/predict`, predictBody(prompt));
       if (state.medium?.id !== id) continue;
       results.set(prompt, result);
       set({ results: state.results + 1 });
       say(result);
+    } catch (error) {
+      failed.add(prompt);
+      if (state.medium?.id === id) failOnMedium(error, sync);
     }
-    store();
-  } catch (error) {
-    const prompt = waiting();
-    if (prompt) results.set(prompt, { ...(resultOf(prompt) ?? { masks: [], best: 0 }), failed: true });
-    fail("stage-notice", error, { retry: () => { if (prompt) results.delete(prompt); sync(); } });
-  } finally {
-    working = false;
   }
+  working = false;
+  store();
 }
 
 function waiting() {
   if (state.medium?.kind !== "image") return null;
   const prompts = state.objects.map((object) => promptOf(object, 0));
-  return prompts.find((prompt) => prompt && !isMaskOnly(prompt) && !results.has(prompt)) ?? null;
+  return prompts.find((prompt) => prompt && !isMaskOnly(prompt) && !results.has(prompt) && !failed.has(prompt)) ?? null;
 }
 
 function say(result) {

@@ -143,9 +143,24 @@ export async function openFirst() {
   return sample ? openSample(sample) : undefined;
 }
 
-/** Opens the same file or sample again, with the same objects: the server forgot the session. */
-export async function openAgain() {
-  const { source, kind } = state.medium;
-  if (source.file) return openFile(source.file, kind, source.session);
-  return source.sample ? openSample(source.sample) : openFirst();
+/** Opens the same file or sample again and puts the objects back: the server no longer had the session. */
+async function openAgain() {
+  const { objects, activeId, medium } = state;
+  const { file, sample } = medium.source;
+  if (file) await openFile(file, medium.kind);
+  else await openSample(sample);
+  if (state.medium !== medium) commit("open again", { objects, activeId });
+}
+
+/**
+ * Says a failure over the picture. Where the server no longer has the session (it was idle for long), opening
+ * it again is offered, else `retry`.
+ */
+export function failOnMedium(error, retry) {
+  const gone = error.status === 404 || error.status === 410;
+  const source = state.medium?.source;
+  if (gone && (source?.file || source?.sample)) {
+    const again = () => openAgain().catch((other) => fail("stage-notice", other));
+    fail("stage-notice", { message: "The server no longer has this session.", hint: "Your objects are still here: open it again to go on." }, { retry: again, label: "Open again" });
+  } else fail("stage-notice", error, { retry });
 }

@@ -152,7 +152,7 @@ function drawStrip() {
   stripKeyDrawn = key;
   const pictures = Array.from({ length: count }, (_, i) => {
     const frame = Math.min(frameCount() - 1, Math.floor(range.from + ((i + 0.5) / count) * (range.to - range.from)));
-    return h("img", { src: frameUrl(frame, 160), alt: "", draggable: "false", loading: "lazy", decoding: "async" });
+    return h("img", { src: frameUrl(frame, 160), alt: "", draggable: "false", loading: "lazy", decoding: "async", fetchpriority: "low" });
   });
   parts.strip.replaceChildren(...pictures, parts.head);
   const seconds = (range.to - range.from) / (state.medium.fps || 25);

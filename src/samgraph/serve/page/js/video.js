@@ -3,6 +3,7 @@
 import { get, post, remove, send } from "./api.js";
 import { plain } from "./image.js";
 import { announce, fail } from "./notices.js";
+import { failOnMedium } from "./opening.js";
 import { isMaskOnly, promptBefore } from "./prompts.js";
 import { rememberPrompts } from "./remember.js";
 import { set, state } from "./state.js";
@@ -35,7 +36,7 @@ export function sync(before, after) {
   const jobs = changesBetween(before.objects, after.objects);
   if (!jobs.length) return;
   for (const { run, host } of jobs) {
-    work = work.then(run).catch((error) => fail(host ?? "stage-notice", error));
+    work = work.then(run).catch((error) => (host ? fail(host, error) : failOnMedium(error)));
   }
   work = work.then(() => remember(after.objects)).then(refreshTimeline);
 }
