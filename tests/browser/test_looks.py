@@ -35,6 +35,8 @@ def test_on_a_phone_taps_select_and_panels_are_sheets(visit: Callable[..., Opene
     page.until(lambda: page.is_like(160, 205, color=FIRST, share=0, of=RED))
     page.page.tap("#panel-toggle")
     assert page.page.locator(".object").is_visible()
+    sheet = page.page.locator("#panel").bounding_box()
+    assert page.at(0, 320)[1] <= sheet["y"]  # the picture is above it
     page.page.tap("#panel-close")
 
     assert page.page.locator("#panel").is_hidden()
@@ -61,7 +63,7 @@ def test_on_a_phone_two_fingers_zoom(visit: Callable[..., Opened]) -> None:
 def test_nothing_is_cut_off(visit: Callable[..., Opened], size: tuple[int, int]) -> None:
     page = visit(viewport={"width": size[0], "height": size[1]})
     page.open_clip()
-    for name in ("Undo", "Play", "Track", "Export", "Open", "New object", "Zoom in"):
+    for name in ("Undo", "Play", "Track", "Export", "Open", "Start a new object", "Zoom in"):
         box = page.page.get_by_role("button", name=name, exact=True).bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= size[0]

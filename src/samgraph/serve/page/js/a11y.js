@@ -1,6 +1,7 @@
 // One tab stop per toolbar, tabs, hints on hover and focus.
 
 import { $, h } from "./dom.js";
+import { cover } from "./view.js";
 
 const ARROWS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: "first", End: "last" };
 
@@ -47,16 +48,20 @@ export function startTabs(onShow) {
 
 /** On a phone the panel is a sheet. */
 export function startSheet() {
-  const toggle = (open) => {
+  const show = (open) => {
     $("panel").classList.toggle("open", open);
     $("panel-toggle").setAttribute("aria-expanded", String(open));
+    cover(open ? Math.max(0, $("stage").getBoundingClientRect().bottom - $("panel").getBoundingClientRect().top) : 0);
+  };
+  const toggle = (open) => {
+    show(open);
     if (open) $("panel").querySelector("[aria-selected=true]").focus();
     else $("panel-toggle").focus();
   };
   $("panel-toggle").addEventListener("click", () => toggle(!$("panel").classList.contains("open")));
   $("panel-close").addEventListener("click", () => toggle(false));
   $("panel").addEventListener("keydown", (event) => { if (event.key === "Escape" && $("panel").classList.contains("open")) toggle(false); });
-  $("view").addEventListener("pointerdown", () => { if ($("panel").classList.contains("open")) { $("panel").classList.remove("open"); $("panel-toggle").setAttribute("aria-expanded", "false"); } });
+  $("view").addEventListener("pointerdown", () => { if ($("panel").classList.contains("open")) show(false); });
 }
 
 /** What a button does, shown beside it after a short rest of the pointer, or at once on focus by keyboard. */

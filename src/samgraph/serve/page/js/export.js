@@ -10,9 +10,11 @@ import { setting, state, watch } from "./state.js";
 import { settled } from "./video.js";
 
 const SESSION = "session";
-const NAMES = {
-  effect: "Effect", png: "Mask", cutout: "Cut-out", overlay: "Overlay", davis: "DAVIS", coco: "COCO", cvat: "CVAT", "label-studio": "Label Studio", labelme: "labelme",
-  polygons: "Polygons", sam: "SAM", yolo: "YOLO", boxes: "Boxes", session: "Session",
+const TITLES = { // what people call the formats, and what is in them; others are shown as the server names them
+  effect: ["Effect"], png: ["Mask", "White on black; several objects as a label map"], cutout: ["Cut-out", "The objects alone, on transparent ground"],
+  overlay: ["Overlay", "As shown: the objects tinted"], davis: ["DAVIS", "Palette PNG whose pixel values are object ids"], coco: ["COCO", "Instance annotations with masks"],
+  cvat: ["CVAT", "XML 1.1, to import into a task"], "label-studio": ["Label Studio", "Tasks with predictions"], labelme: ["labelme", "Polygons, one file per picture"],
+  polygons: ["Polygons", "Outlines with holes, plain JSON"], sam: ["SAM", "The dicts of the automatic mask generator"], yolo: ["YOLO", "Segmentation labels"], session: ["Session"],
 };
 const PICTURES = ["effect", "png", "cutout", "overlay", "davis"];
 
@@ -43,7 +45,7 @@ export function showExport() {
   const chosen = known.find(({ name }) => name === last) ?? known[0];
   const card = (format) => h("label", { class: "format" },
     h("input", { type: "radio", name: "format", value: format.name, checked: format === chosen }),
-    h("span", {}, h("strong", {}, NAMES[format.name] ?? format.name), h("small", {}, capital(format.title))), h("code", {}, format.extension));
+    h("span", {}, h("strong", {}, TITLES[format.name]?.[0] ?? format.name), h("small", {}, TITLES[format.name]?.[1] ?? capital(format.title))), h("code", {}, format.extension));
   const group = (title, some) => (some.length ? [h("h3", {}, title), h("div", { class: "formats", role: "group", "aria-label": title }, some.map(card))] : []);
   const cards = [
     ...group(state.medium.kind === "video" ? "Pictures and videos" : "Pictures", known.filter(({ name }) => PICTURES.includes(name))),

@@ -13,7 +13,7 @@ const LOW = 0.6;
 export function startObjects() {
   watch(["objects", "activeId", "results", "frame", "medium", "tool"], drawList);
   watch(["objects", "activeId", "results", "frame", "medium", "playing"], drawCandidates);
-  $("new-object").addEventListener("click", newObject);
+  for (const id of ["new-object", "next-object"]) $(id).addEventListener("click", newObject);
   settingsFields();
 }
 
@@ -40,6 +40,7 @@ function drawList() {
 function drawEmpty() {
   const box = $("objects-empty");
   const starting = state.activeId === null && state.objects.length;
+  $("next-object").hidden = !state.objects.length || state.activeId === null;
   box.hidden = !state.medium || (state.objects.length > 0 && !starting);
   if (starting) box.replaceChildren(h("strong", {}, "Next object"), "Click it in the picture.");
   else box.replaceChildren(h("strong", {}, "Nothing selected yet"), "Click something in the picture. Its mask appears here, ready to be named, corrected and exported.");

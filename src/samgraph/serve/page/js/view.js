@@ -3,14 +3,14 @@
 import { state } from "./state.js";
 
 /** scale: pixels of the screen per pixel of the picture; x, y: its top left corner in the stage. */
-export const view = { scale: 1, x: 0, y: 0, width: 1, height: 1, fitted: true };
+export const view = { scale: 1, x: 0, y: 0, width: 1, height: 1, fitted: true, covered: 0 };
 
 const listeners = [];
 export const onView = (f) => listeners.push(f);
 const tell = () => listeners.forEach((f) => f());
 
-/** The space that floats over the stage and should not cover the picture: [top, right, bottom, left]. */
-const margins = () => (view.width < 700 ? [10, 10, 70, 10] : [64, 20, 58, 20]);
+/** The space of the stage that other things cover: [top, right, bottom, left]; on a phone, also an open sheet. */
+const margins = () => (view.width < 700 ? [10, 10, Math.max(70, view.covered + 10), 10] : [64, 20, 58, 20]);
 
 function fitScale() {
   const [top, right, bottom, left] = margins();
@@ -56,6 +56,12 @@ function keepInSight() {
   const edge = 60;
   view.x = Math.min(view.width - edge, Math.max(edge - state.medium.width * view.scale, view.x));
   view.y = Math.min(view.height - edge, Math.max(edge - state.medium.height * view.scale, view.y));
+}
+
+/** A sheet covers so many pixels of the stage from below; a picture shown whole moves out of its way. */
+export function cover(pixels) {
+  view.covered = pixels;
+  if (view.fitted) fit();
 }
 
 /** The stage has another size. */
