@@ -99,8 +99,6 @@ const store = debounce(() => {
   send("PUT", `${address()}/document`, documentJson()).catch((error) => fail("objects-notice", error));
 }, 700);
 
-export const keep = store;
-
 /** The objects of a stored document. */
 export function objectsFrom(document) {
   return (document?.objects ?? []).map((kept) => {

@@ -8,7 +8,7 @@ import { showEffects, startEffects } from "./effects_panel.js";
 import { startExport } from "./export.js";
 import { showHelp } from "./help.js";
 import { onDocument, redoLabel, undoLabel } from "./history.js";
-import * as image from "./image.js";
+import { sync as syncImage } from "./image.js";
 import { KEYS, redoSaid, startKeys, undoSaid } from "./keys.js";
 import { busy, fail } from "./notices.js";
 import { startObjects } from "./objects.js";
@@ -26,8 +26,7 @@ import { fit, onView, resize, view, zoom } from "./view.js";
 function startHistory() {
   onDocument((before, after) => {
     if (state.medium?.kind === "video") return syncVideo(before, after);
-    image.keep();
-    return image.sync();
+    return syncImage();
   });
   const say = (id, label, word) => {
     $(id).disabled = label === null;
