@@ -85,3 +85,5 @@ EXACT_NODE = 1e-6
 # Native attention of small random arrays against the reference in float64: float32 sums of up to a
 # hundred products, and scores up to 100, whose exponential has 100 times their relative error.
 NATIVE_ATTENTION = 2e-4
+# Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
+COLOUR_STEPS = 14

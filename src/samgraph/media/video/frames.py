@@ -327,11 +327,10 @@ def open_frames(
     if isinstance(source, Iterable) and not is_other:
         return FrameIterator(source, window=cache_frames or WINDOW, max_pixels=pixels)
     array = isinstance(source, np.ndarray)
+    kind = "an array" if array else f"a {type(source).__name__}"
     raise VideoError(
         "this is not a video",
-        got=f"an array {list(cast('Any', source).shape)}"
-        if array
-        else f"a {type(source).__name__}",
+        got=f"{kind} {list(cast('Any', source).shape)}" if array else kind,
         expected="a path, a list, an array [F, H, W, 3] or an iterator of frames",
         hint="open cameras and addresses yourself, and give an iterator of their frames",
     )
