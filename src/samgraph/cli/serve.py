@@ -46,6 +46,13 @@ class Listening:
         envvar="SAMGRAPH_TOKEN",
         help="What clients must show; needed for any address but this machine's own.",
     ),
+    click.option(
+        "--allow-host",
+        "allow_hosts",
+        multiple=True,
+        metavar="HOST[:PORT]",
+        help="Fetch files from this host for annotation tools; may be repeated.",
+    ),
     click.option("--open", "opens", is_flag=True, help="Open the page in a browser."),
 )
 @section(

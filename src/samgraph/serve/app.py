@@ -20,10 +20,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from samgraph.predict.model import Model
-from samgraph.serve import image_routes, system_routes
+from samgraph.serve import image_routes, protocols, system_routes
 from samgraph.serve.endpoint import Endpoint
 from samgraph.serve.openapi import openapi_document
 from samgraph.serve.options import ServeOptions
+from samgraph.serve.protocols.backend import Backend
 from samgraph.serve.replies import error_reply, json_reply
 from samgraph.serve.security import ENDPOINT, Guard
 from samgraph.serve.service import Service
@@ -44,6 +45,7 @@ def make_app(model: Model, options: ServeOptions, *, warm: bool = True) -> Starl
         warm: Compile what a first click needs when the application starts.
     """
     service = Service(model, options)
+    tools = Backend(service)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -57,6 +59,7 @@ def make_app(model: Model, options: ServeOptions, *, warm: bool = True) -> Starl
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+            await tools.close()
             await to_thread.run_sync(service.close)
 
     document = openapi_document(ENDPOINTS)
@@ -70,6 +73,7 @@ def make_app(model: Model, options: ServeOptions, *, warm: bool = True) -> Starl
     app = Starlette(
         routes=[
             *routes,
+            *protocols.routes(tools),
             Route("/openapi.json", get_openapi),
             Mount("/static", StaticFiles(directory=system_routes.PAGE)),
         ],
