@@ -95,8 +95,9 @@ def cvat_mask(points: Sequence[float], size_hw: tuple[int, int]) -> NDArray[np.b
     Raises:
         ImageError: The runs are damaged, or reach out of the image.
     """
-    whole = [int(value) for value in points if math.isfinite(value)]
-    *runs, left, top, right, bottom = whole if len(whole) > 4 else [0] * 5
+    if len(points) < 5 or not all(math.isfinite(value) for value in points):
+        raise ImageError("a mask of CVAT is made of runs and the four numbers of its box")
+    *runs, left, top, right, bottom = map(int, points)
     if not (0 <= left <= right < size_hw[1] and 0 <= top <= bottom < size_hw[0]):
         raise ImageError("a mask reaches out of its image")
     size = [right - left + 1, bottom - top + 1]

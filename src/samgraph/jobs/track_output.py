@@ -59,9 +59,13 @@ class TrackOutput:
     def write_frame(self, result: FrameResult) -> None:
         """The files of one frame, each whole or not at all."""
         image = replace(result.segments(self._numbers), pixels=result.image)
+        self.write_image(f"{result.index:05d}", image)
+
+    def write_image(self, stem: str, image: SegmentedImage) -> None:
+        """The files of one frame, from its segments."""
         for format in self._per_frame:
-            for stem, part in self._parts(format, f"{result.index:05d}", image):
-                file = make_folder(self._folders[format.name]) / f"{stem}{format.suffixes[0]}"
+            for own_stem, part in self._parts(format, stem, image):
+                file = make_folder(self._folders[format.name]) / f"{own_stem}{format.suffixes[0]}"
                 write_atomically(file, format.encode([part], self._options))
 
     def finish(self, journal: Journal, source: FrameSource) -> None:
@@ -71,7 +75,7 @@ class TrackOutput:
                 file = make_folder(self._folders[format.name]) / str(format.video_file)
                 self._write_overlay(file, journal, source)
             elif format.encoder is not None:
-                images = list(self._images(journal, source.size_hw))
+                images = list(self.images(journal, source.size_hw))
                 file = make_folder(self._folders[format.name]) / str(format.video_file)
                 write_atomically(file, format.encode(images, self._options))
         for format in self._per_frame:
@@ -95,7 +99,7 @@ class TrackOutput:
         for segment in image.segments:
             yield f"{stem}_{segment.object_id}", replace(image, segments=(segment,))
 
-    def _images(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[SegmentedImage]:
+    def images(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[SegmentedImage]:
         """Every frame of the journal; an object that is absent has no segment."""
         for record in self._fitting(journal, size_hw):
             segments = tuple(self._segments(record))
@@ -132,7 +136,7 @@ class TrackOutput:
     def _write_overlay(self, file: Path, journal: Journal, source: FrameSource) -> None:
         """A video of the frames with their masks, in display order with the source's times."""
         first: float | None = None
-        with VideoWriter(file, source.size_hw, rate=_rate(source)) as video:
+        with VideoWriter(file, source.size_hw, rate=source_rate(source)) as video:
             for record in self._fitting(journal, source.size_hw):
                 objects = record["objects"]
                 masks = [run_lengths.decode(obj["segmentation"]) for obj in objects]
@@ -150,7 +154,7 @@ class TrackOutput:
                 video.write(frame, since)
 
 
-def _rate(source: FrameSource) -> float:
+def source_rate(source: FrameSource) -> float:
     """Frames per second of the source, from the times of its first and last frame."""
     last = (source.length or 1) - 1
     try:

@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from samgraph.predict.model import Model
-from samgraph.serve import image_routes, protocols, system_routes
+from samgraph.serve import image_routes, protocols, system_routes, video_endpoints
 from samgraph.serve.endpoint import Endpoint
 from samgraph.serve.openapi import openapi_document
 from samgraph.serve.options import ServeOptions
@@ -33,7 +33,11 @@ LOG = logging.getLogger("samgraph.serve")
 
 # How often idle sessions are looked for, in seconds.
 SWEEP_SECONDS = 60.0
-ENDPOINTS: tuple[Endpoint, ...] = (*system_routes.ENDPOINTS, *image_routes.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *system_routes.ENDPOINTS,
+    *image_routes.ENDPOINTS,
+    *video_endpoints.ENDPOINTS,
+)
 
 
 def make_app(model: Model, options: ServeOptions, *, warm: bool = True) -> Starlette:

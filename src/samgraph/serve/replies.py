@@ -4,6 +4,7 @@ Library errors become 400 or 422; what a server adds is a `RequestError` with it
 """
 
 import logging
+import re
 from typing import Any
 
 import msgspec
@@ -38,6 +39,9 @@ CODES = {
     504: "expired",
     507: "disk_full",
 }
+
+
+QUOTED_PATH = re.compile(r"`[^`]*[/\\\\]([^`/\\\\]*)`")
 
 
 class RequestError(SamgraphError):
@@ -96,7 +100,12 @@ def message_of(error: SamgraphError) -> str:
         parts.append(f"got {error.got}")
     if error.expected is not None:
         parts.append(f"expected {error.expected}")
-    return "; ".join(parts)
+    return without_paths("; ".join(parts))
+
+
+def without_paths(text: str) -> str:
+    """The text with files of the server by their last names; an upload is `the file`."""
+    return QUOTED_PATH.sub(lambda m: "the file" if m[1] == "upload" else f"`{m[1]}`", text)
 
 
 def _library_error(error: SamgraphError) -> Response:
@@ -107,7 +116,8 @@ def _library_error(error: SamgraphError) -> Response:
         status = 500
     elif isinstance(error, CapacityError):
         status = 422
-    return _reply(status, CODES[status], message_of(error), error.hint)
+    hint = None if error.hint is None else without_paths(error.hint)
+    return _reply(status, CODES[status], message_of(error), hint)
 
 
 def _reply(

@@ -4,6 +4,7 @@ A first signal finishes what is running and saves the rest; a second one stops a
 """
 
 import logging
+import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -32,7 +33,9 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Refuse new work from now on."""
         self._service.stop()
-        super().handle_exit(sig, frame)
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""

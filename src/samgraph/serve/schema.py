@@ -175,8 +175,22 @@ class Tracking(Struct):
     seconds_left: float | None
 
 
+class Span(Struct, frozen=True):
+    """Frames to track: from `first` to `last`, both included; backward where last < first."""
+
+    first: Whole
+    last: Whole
+    is_reverse: bool = False
+
+    def __len__(self) -> int:
+        return abs(self.last - self.first) + 1
+
+
 class VideoReply(Struct):
-    """A video; `objects` and `tracking` as they are now."""
+    """A video; `objects` and `tracking` as they are now.
+
+    `interrupted` is what a track that ended with the server was to do.
+    """
 
     id: str
     name: str
@@ -187,6 +201,7 @@ class VideoReply(Struct):
     duration: float | None
     objects: list[VideoObject] = []
     tracking: Tracking | None = None
+    interrupted: list[Span] = []
 
 
 class ObjectBody(Request):

@@ -13,13 +13,16 @@ from starlette.requests import Request
 
 from samgraph.predict.image.encoded import encode_image
 from samgraph.predict.model import Model
+from samgraph.serve.events import Channel
+from samgraph.serve.export_jobs import ExportJobs
 from samgraph.serve.gate import Gate, Turns
 from samgraph.serve.image_sessions import ImageSession
 from samgraph.serve.metrics import Metrics
 from samgraph.serve.options import ServeOptions
 from samgraph.serve.replies import RequestError
 from samgraph.serve.samples import Samples
-from samgraph.serve.store import Entry, Loaded, SessionStore
+from samgraph.serve.store import UPLOAD, Entry, Loaded, SessionStore
+from samgraph.serve.video_sessions import VideoSession, open_upload
 
 LOG = logging.getLogger("samgraph.serve")
 
@@ -42,7 +45,9 @@ class Service:
         self.media_gate = Gate(MEDIA_WORKING, MEDIA_WAITING, patience)
         self.gate.on_wait = self.metrics.queue_seconds.observe
         self.samples = Samples(options.folder / ".samples")
+        self._channels: dict[str, Channel] = {}
         self.store = SessionStore(options, self._load)
+        self.jobs = ExportJobs(options.folder / ".exports", options.max_jobs)
         self.is_ready = self.is_stopping = False
 
     async def work(
@@ -57,8 +62,7 @@ class Service:
         Raises:
             RequestError: The server is busy, or stops.
         """
-        if self.is_stopping:
-            raise RequestError(503, "the server is stopping", code="stopping", retry_after=10)
+        self.refuse_when_stopping()
         gate = gate or self.gate
         try:
             async with gate.admitted(request.is_disconnected):
@@ -73,6 +77,15 @@ class Service:
                 self.metrics.shed.labels(error.code).inc()
             raise
 
+    def refuse_when_stopping(self) -> None:
+        """Begin nothing new.
+
+        Raises:
+            RequestError: The server stops.
+        """
+        if self.is_stopping:
+            raise RequestError(503, "the server is stopping", code="stopping", retry_after=10)
+
     @contextmanager
     def image(self, name: str) -> Iterator[ImageSession]:
         """An image session, in memory for the length of the block."""
@@ -80,6 +93,20 @@ class Service:
             if not isinstance(session, ImageSession):
                 raise RequestError(404, "there is no such image")
             yield session
+
+    @contextmanager
+    def video(self, name: str) -> Iterator[VideoSession]:
+        """A video session, in memory for the length of the block."""
+        with self.store.using(name, "video") as session:
+            if not isinstance(session, VideoSession):
+                raise RequestError(404, "there is no such video")
+            yield session
+
+    def channel(self, entry: Entry) -> Channel:
+        """The events of a video, which may be out of memory."""
+        known = {name: found for name, found in self._channels.items() if name in self.store}
+        self._channels = known
+        return known.setdefault(entry.id, Channel())
 
     def warm_up(self) -> None:
         """Compile what a first click needs, so that it is as fast as the next."""
@@ -101,11 +128,19 @@ class Service:
     def stop(self) -> None:
         """Refuse new work; what is running may end. Safe to call from a signal handler."""
         self.is_stopping, self.is_ready = True, False
+        for channel in list(self._channels.values()):
+            channel.close()
 
     def close(self) -> None:
         """Save and let go of everything."""
         self.stop()
+        self.jobs.close()
         self.store.close()
 
     def _load(self, entry: Entry) -> Loaded:
+        options = self.options
+        if entry.record.kind == "video":
+            video = open_upload(self.core, entry.folder / UPLOAD, options.max_pixels)
+            channel = self.channel(entry)
+            return VideoSession(video, entry.folder, self.turns, channel, options.max_objects)
         return ImageSession.load(self.core, entry, self.turns)

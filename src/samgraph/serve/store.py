@@ -105,6 +105,9 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
     @property
     def nbytes(self) -> int:
         """The size of all sessions on disk."""
