@@ -15,7 +15,7 @@ import numpy as np
 import samgraph
 from samgraph.errors import PromptError
 
-INSIDE, OUTSIDE = "tab:green", "tab:red"
+INSIDE, OUTSIDE = "limegreen", "red"
 
 
 class Clicking:

@@ -59,6 +59,9 @@ class Listening:
     "Limits",
     click.option("--folder", type=click.Path(path_type=Path), help="Where sessions are kept."),
     click.option("--max-upload-mb", type=float, help="The longest file accepted."),
+    click.option(
+        "--max-tool-body-mb", type=float, help="The longest request of an annotation tool."
+    ),
     click.option("--max-pixels", type=int, help="The most pixels of an image."),
     click.option("--max-sessions", type=int, help="The most sessions on disk."),
     click.option("--max-disk-mb", type=float, help="The most megabytes of sessions on disk."),

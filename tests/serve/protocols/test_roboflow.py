@@ -12,7 +12,7 @@ from samgraph.media.mask.polygons import polygons_to_mask
 from tests.checkpoint.built_in import needs_built_in
 from tests.serve.protocols.drawn import GOOD, base64_of, box, click, drawn, iou, shapes
 from tests.serve.protocols.drawn import picture_bytes as data
-from tests.serve.serving import Running
+from tests.serve.serving import Running, running
 
 SIZE = drawn(0)[1][0].shape
 
@@ -150,3 +150,20 @@ def test_roboflows_own_client_understands_the_reply(server: Running) -> None:
             client.sam2_segment_image(drawn(0)[0], prompts=[])
 
     assert iou(rle.decode(found["predictions"][0]["masks"]), target) >= GOOD
+
+
+def test_roboflows_own_client_sends_the_token_as_its_key(tmp_path: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sdk = pytest.importorskip(
+            "inference_sdk", reason="inference-sdk is not installed", exc_type=ImportError
+        )
+        with running(tmp_path, token="a-long-token") as guarded:
+            client = sdk.InferenceHTTPClient(api_url=guarded.url, api_key="a-long-token")
+            client.configure(sdk.InferenceConfiguration(api_key_transport="header"))
+
+            found = client.sam2_segment_image(
+                drawn(0)[0], prompts=[{"points": [point(shapes()[0])]}]
+            )
+
+    assert len(found["predictions"]) == 1
