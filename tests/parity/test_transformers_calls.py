@@ -100,7 +100,7 @@ def test_prompts_are_scaled_as_there(name: str) -> None:
 
     assert wanted.keys() == found.keys()
     for key in wanted:
-        np.testing.assert_allclose(found[key], wanted[key].numpy(), rtol=1e-6)
+        np.testing.assert_allclose(found[key], wanted[key].numpy(), rtol=tolerances.COMPAT_METHODS)
         assert str(found[key].dtype) == str(wanted[key].dtype).removeprefix("torch.")
 
 
@@ -204,8 +204,8 @@ def test_a_session_agrees() -> None:
         difference = np.sqrt(np.mean((masks - their_masks)[same] ** 2))
         rms = float(difference / their_masks[same].std())
         print(f"frame {frame}: rms {rms:.1e} of the deviation")
-        assert rms < tolerances.VIDEO_BF16_LOGITS_RMS / 10
-        assert np.abs(scores - their_scores)[same].max() < tolerances.VIDEO_BF16_SCORE / 10
+        assert rms < tolerances.TRANSFORMERS_LOGITS_RMS
+        assert np.abs(scores - their_scores)[same].max() < tolerances.TRANSFORMERS_SCORE
 
 
 def _their_session() -> Any:
