@@ -87,3 +87,12 @@ EXACT_NODE = 1e-6
 NATIVE_ATTENTION = 2e-4
 # Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
 COLOUR_STEPS = 14
+# Drop-in code. Methods of tensors, and the reference's functions, beside the originals: sums of a
+# few float32 numbers in another order.
+COMPAT_METHODS = 1e-6
+# Two engines that track three frames on their own memories, in bfloat16: 2.1e-3 was seen.
+COMPAT_TRACKED_LOGITS = 0.02
+# A session of transformers, memories in bfloat16 on both sides: at most 3.1e-3 was seen, and 8e-2
+# where one of two objects was remembered in another way.
+TRANSFORMERS_LOGITS_RMS = 0.01
+TRANSFORMERS_SCORE = 0.03
