@@ -1,4 +1,4 @@
-"""The table of operations. `samgraph.ops` fills it, one file an op; everything else reads it."""
+"""The table of ops, filled by `samgraph.ops`, one file per op."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ Work = Callable[..., Dim]
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """Everything the rest of the system may ask about one operation.
+    """An op: its type rule, numpy reference and cost.
 
     `infer` maps the types of the inputs and the attributes to the type of the result;
-    `reference` maps arrays to the array that is right by definition; `work` counts
-    multiply-adds from the types of inputs and result.
+    `reference` maps arrays to the result by definition; `work` counts multiply-adds from the types
+    of inputs and result.
     """
 
     name: str
@@ -62,7 +62,7 @@ def find_op(name: str) -> Op:
 
 
 def infer(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any]) -> TensorType:
-    """The type of the result of an operation, or a clear error."""
+    """The type of an op's result; `ShapeError` or `GraphError` if the arguments do not fit."""
     op, kinds = find_op(name), _kinds(name)
     try:
         if all(is_kind(value, kinds[key]) for key, value in attributes.items()):
@@ -86,6 +86,6 @@ def _misused(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, 
 
 
 def expect(ok: bool, op: str, problem: str, *, got: object, want: object) -> None:
-    """Raise one well-formed message when a type rule is broken."""
+    """Raise `ShapeError` with a uniform message unless `ok`."""
     if not ok:
         raise ShapeError(f"`{op}`: {problem}", got=got, expected=want)
