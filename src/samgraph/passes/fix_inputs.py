@@ -36,7 +36,7 @@ def fix_inputs(
 ) -> Graph:
     """The graph without the inputs in `values`, for those values; with `outputs` alone, if given.
 
-    Lengths that only a fixed input tells become 1.
+    Lengths that only a fixed input binds become 1.
     """
     named = {value.name: value for value in graph.inputs}
     _check(graph, values, outputs)
@@ -89,12 +89,12 @@ def _check(
 
 
 def _lost(graph: Graph, values: Mapping[str, float | bool]) -> set[str]:
-    """The symbols that only fixed inputs tell."""
-    told: set[str] = set()
+    """The symbols that only fixed inputs bind."""
+    bound: set[str] = set()
     for value in graph.inputs:
         if value.name not in values:
-            told |= value.type.symbols
-    return set(graph.symbols) - told
+            bound |= value.type.symbols
+    return set(graph.symbols) - bound
 
 
 class _State:

@@ -37,7 +37,7 @@ _NARROW = {
     "offset_norm": (),
     "patch_embedding": (1,), "window_attention": (0, 1, 2),
 }  # fmt: skip
-# Kernels that are told what to give.
+# Kernels whose output dtype is chosen here.
 _CHOOSES = ("bank_keys", "bank_values", "conv_norm", "enlarge_mask", "offset_norm")
 _MOVES = ("reshape", "slice", "transpose")
 

@@ -167,13 +167,13 @@ def _axial_rope(
 ) -> torch.Tensor:
     """Turn every frame by the same table."""
     *front, tokens, channels = x.shape
-    turned, area = tokens - unrotated, grid[0] * grid[1]
+    rotary, area = tokens - unrotated, grid[0] * grid[1]
     wide = widen(x)
     turns = _turns(grid, channels // heads, theta, wide.dtype, wide.device)
-    size = (turned // area, area, heads, channels // heads // 2, 2)
-    pairs = torch.view_as_complex(wide[..., :turned, :].reshape(*front, *size).contiguous())
-    y = torch.view_as_real(pairs * turns).reshape(*front, turned, channels)
-    whole = torch.cat([y, wide[..., turned:, :]], -2) if unrotated else y
+    size = (rotary // area, area, heads, channels // heads // 2, 2)
+    pairs = torch.view_as_complex(wide[..., :rotary, :].reshape(*front, *size).contiguous())
+    y = torch.view_as_real(pairs * turns).reshape(*front, rotary, channels)
+    whole = torch.cat([y, wide[..., rotary:, :]], -2) if unrotated else y
     return whole.to(x.dtype)
 
 

@@ -63,7 +63,7 @@ def row_blocks(
 
 
 def rotated_blocks(M: int, N: int, K: int, weight: torch.dtype) -> row_linear.Blocks | None:
-    """The same where rows are rotated; None where they are turned afterwards."""
+    """The same where rows are rotated; None where they are rotated afterwards."""
     if weight == torch.float32:
         return row_linear.Blocks(32, 0, 1, 4, 1) if K <= _NARROW_ROWS else None
     if K <= _NARROW_ROWS:

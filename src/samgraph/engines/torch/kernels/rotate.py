@@ -13,23 +13,23 @@ from samgraph.engines.torch.kernels.rotation import Rotation
 
 
 @triton.jit
-def turns(table_ptr, rows, tokens, turned, HIGH: tl.constexpr, WIDE: tl.constexpr,
+def turns(table_ptr, rows, tokens, rotary, HIGH: tl.constexpr, WIDE: tl.constexpr,
           FEW: tl.constexpr):  # fmt: skip
     """Cosines and sines of the angles of each row: [BM, 2*FEW] of a table [2, side, FEW]."""
     pairs, token = tl.arange(0, 2 * FEW), rows % tokens
     column, row = token % WIDE, (token // WIDE) % HIGH
     position = tl.where((pairs < FEW)[None, :], column[:, None], row[:, None])
     at = position * FEW + (pairs % FEW)[None, :]
-    held = (token < turned)[:, None]
+    held = (token < rotary)[:, None]
     cos = tl.load(table_ptr + at, mask=held, other=1.0)
     return cos, tl.load(table_ptr + max(HIGH, WIDE) * FEW + at, mask=held, other=0.0)
 
 
 @triton.jit
-def _rotate(y_ptr, table_ptr, M, y_stride, heads, tokens, turned, HIGH: tl.constexpr,
+def _rotate(y_ptr, table_ptr, M, y_stride, heads, tokens, rotary, HIGH: tl.constexpr,
             WIDE: tl.constexpr, FEW: tl.constexpr, BM: tl.constexpr):  # fmt: skip
     rows, pairs = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, 2 * FEW)
-    cos, sin = turns(table_ptr, rows, tokens, turned, HIGH, WIDE, FEW)
+    cos, sin = turns(table_ptr, rows, tokens, rotary, HIGH, WIDE, FEW)
     inside = (rows < M)[:, None]
     at = y_ptr + rows.to(tl.int64)[:, None] * y_stride + pairs[None, :]
     for head in range(heads):
@@ -50,7 +50,7 @@ def rotate(y: torch.Tensor, rotation: Rotation) -> torch.Tensor:
     _KERNEL(
         (triton.cdiv(M, _ROWS),),
         y, rotation.table(y.device), M, y.stride(0), rotation.columns // rotation.width,
-        rotation.tokens, rotation.turned, HIGH=rotation.grid[0], WIDE=rotation.grid[1],
+        rotation.tokens, rotation.rotary, HIGH=rotation.grid[0], WIDE=rotation.grid[1],
         FEW=rotation.frequencies, BM=_ROWS,
     )  # fmt: skip
     return y

@@ -15,7 +15,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What is rotated: the first `columns`, in heads of `width`; of every `tokens` rows, `turned`.
+    """What is rotated: the first `columns`, in heads of `width`; of every `tokens` rows, `rotary`.
 
     The rows of a sequence are frames of `grid` (height, width) cells, then tokens left as they are.
     """
@@ -25,7 +25,7 @@ class Rotation:
     width: int
     columns: int
     tokens: int
-    turned: int
+    rotary: int
 
     @property
     def frequencies(self) -> int:

@@ -78,7 +78,7 @@ def _part(x, w_ptr, b_ptr, start, PRECISION: tl.constexpr, K: tl.constexpr, BK: 
 
 @triton.jit
 def _rotated_linear(x_ptr, w_ptr, b_ptr, y_ptr, table_ptr, M, N, x_stride, y_stride, eps, tokens,
-                    turned, rotated, NORM: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr,
+                    rotary, rotated, NORM: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr,
                     FEW: tl.constexpr, PRECISION: tl.constexpr, K: tl.constexpr,
                     BK: tl.constexpr, BM: tl.constexpr):  # fmt: skip
     """Program 0 of a pair takes the pairs that turn with the column, program 1 those of the row."""
@@ -88,7 +88,7 @@ def _rotated_linear(x_ptr, w_ptr, b_ptr, y_ptr, table_ptr, M, N, x_stride, y_str
     by_row, token = tl.program_id(1), rows % tokens
     position = tl.where(by_row > 0, (token // WIDE) % HIGH, token % WIDE)
     at = position[:, None] * FEW + pairs[None, :]
-    held = (token < turned)[:, None]
+    held = (token < rotary)[:, None]
     cos = tl.load(table_ptr + at, mask=held, other=1.0)
     sin = tl.load(table_ptr + max(HIGH, WIDE) * FEW + at, mask=held, other=0.0)
     y_at = y_ptr + rows.to(tl.int64)[:, None] * y_stride + pairs[None, :]
@@ -163,7 +163,7 @@ def rotated_linear(
     _ROTATED(
         (triton.cdiv(M, blocks.rows), 2),
         x, weight, bias, out, rotation.table(x.device), M, len(weight), x.stride(0), out.stride(0),
-        eps, rotation.tokens, rotation.turned, rotation.columns, NORM=eps > 0,
+        eps, rotation.tokens, rotation.rotary, rotation.columns, NORM=eps > 0,
         HIGH=rotation.grid[0], WIDE=rotation.grid[1], FEW=rotation.frequencies,
         PRECISION=precision, K=K, BK=_padded(K), BM=blocks.rows, warps=blocks.warps,
         stages=blocks.stages,

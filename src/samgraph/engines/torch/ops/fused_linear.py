@@ -4,7 +4,7 @@
 
     norm         mean 0 and variance 1 over the last axis; none where `eps` is 0
     pool         the largest of each 2 x 2 of a map: x [B, H, W, C] -> [B, H/2, W/2, out]
-    rotated      so many of the first columns are turned by axial RoPE, in heads of `width`:
+    rotated      so many of the first columns are rotated by axial RoPE, in heads of `width`:
                  x [..., T, C], the last `unrotated` tokens left as they are (`ops/axial_rope.py`);
                  each such head is in halves: its even channels first, then its odd ones
     residual     optional, of the type of the result
@@ -88,10 +88,10 @@ def reference(
     if rotated:
         heads = rotated // width
         pairs = in_pairs(y[..., :rotated], width)
-        turned = OPS["axial_rope"].reference(
+        rope = OPS["axial_rope"].reference(
             pairs, grid=grid, theta=theta, heads=heads, unrotated=unrotated
         )
-        y = np.concatenate([in_halves(turned, width), y[..., rotated:]], -1)
+        y = np.concatenate([in_halves(rope, width), y[..., rotated:]], -1)
     return (y if residual is None else y + widen(residual)).astype(x.dtype)
 
 

@@ -112,15 +112,15 @@ def _match(search: Search, node: Node) -> _Match | None:
     apart = search.only(product.inputs[0], "reshape")
     average = search.only(apart.inputs[0], "matmul") if apart else None
     soft = search.only(average.inputs[0], "softmax") if average else None
-    turned = search.only(soft.inputs[0], "transpose") if soft else None
-    scores = search.only(turned.inputs[0], "matmul") if turned else None
-    if average is None or soft is None or turned is None or scores is None:
+    transposed = search.only(soft.inputs[0], "transpose") if soft else None
+    scores = search.only(transposed.inputs[0], "matmul") if transposed else None
+    if average is None or soft is None or transposed is None or scores is None:
         return None
     last = soft.attributes["axis"] in (-1, soft.result.type.rank - 1)
     across = search.only(scores.inputs[1], "transpose")
     if across is None or not last:
         return None
-    if not turned.attributes["axes"] == across.attributes["axes"] == _SWAPPED:
+    if not transposed.attributes["axes"] == across.attributes["axes"] == _SWAPPED:
         return None
     asked, keys, image = asked_of(search, across.inputs[0]), scores.inputs[0], average.inputs[1]
     if asked is None or keys.type != image.type:
@@ -135,12 +135,12 @@ def head_products(rewriter: Rewriter, asked: Asked) -> tuple[Value, Value]:
     weight, bias = asked.layer.weights(rewriter)
     heads, C, ins = asked.heads, width(asked.weights), width(weight)
     D = width(asked.weights, 2)
-    turned = rewriter.emit("transpose", rewriter.new(asked.weights), axes=(0, 1, 3, 2))
+    transposed = rewriter.emit("transpose", rewriter.new(asked.weights), axes=(0, 1, 3, 2))
     scale = rewriter.constant(asked.scale, "f32")  # type: ignore[arg-type]  # a number is an array
     made = []
     for value, columns in ((weight, ins), (bias, 1)):
         apart = rewriter.emit("reshape", value, shape=(1, heads, D, columns))
-        product = rewriter.emit("mul", rewriter.emit("matmul", turned, apart), scale)
+        product = rewriter.emit("mul", rewriter.emit("matmul", transposed, apart), scale)
         shape = (heads * C, ins) if value is weight else (heads * C,)
         made.append(rewriter.emit("reshape", product, shape=shape))
     return made[0], made[1]

@@ -72,8 +72,8 @@ def _in_halves(rewriter: Rewriter, value: Value, rotation: dict[str, Attribute])
     part = rewriter.emit("slice", new, starts=(0, *front), ends=(rotated, *rest), steps=steps)
     apart = rewriter.emit("reshape", part, shape=(rotated // head, head // 2, 2, *rest))
     axes = (0, 2, 1, *range(3, 3 + len(rest)))
-    turned = rewriter.emit("transpose", apart, axes=axes)
-    halves = rewriter.emit("reshape", turned, shape=(rotated, *rest))
+    transposed = rewriter.emit("transpose", apart, axes=axes)
+    halves = rewriter.emit("reshape", transposed, shape=(rotated, *rest))
     if rotated == count:
         return halves
     others = rewriter.emit("slice", new, starts=(rotated, *front), ends=(count, *rest), steps=steps)

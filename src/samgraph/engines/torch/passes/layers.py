@@ -84,7 +84,7 @@ def weight_values(graph: Graph) -> set[str]:
 
 
 def width(value: Value, axis: int = -1) -> int:
-    """A length that is known, the number of channels unless told otherwise."""
+    """A length that is known, the number of channels by default."""
     return int(str(value.type.shape[axis]))
 
 
