@@ -27,7 +27,7 @@ class Device:
 def parse_device(text: str) -> Device | None:
     """The device that `text` names, such as `cpu` or `cuda:1`; None for `auto`."""
     found = _NAME.fullmatch(text) if isinstance(text, str) else None
-    if text == AUTO:
+    if isinstance(text, str) and text == AUTO:
         return None
     if found is None or found[1] not in KINDS or (found[1] == "cpu" and found[2]):
         raise OptionError(
