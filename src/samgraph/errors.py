@@ -1,4 +1,4 @@
-"""Every error samgraph raises on purpose, named after who must act.
+"""The exceptions of samgraph, named after what the caller must fix.
 
 A message is one fact, with the offending value in backticks, then up to three short lines:
 
@@ -42,9 +42,9 @@ def _cut(text: str, longest: int) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` without what could steer a terminal: control and format characters are escaped.
+    """`text` with control and format characters escaped, so that it cannot control a terminal.
 
-    Lines stay lines. Bytes of a file name that are not UTF-8 are shown in hexadecimal.
+    Line breaks are kept. Bytes of a file name that are not UTF-8 are shown in hexadecimal.
     """
     if text.isprintable():
         return text
@@ -70,7 +70,7 @@ class OptionError(SamgraphError, ValueError):
 
 
 class InputError(SamgraphError, ValueError):
-    """What was given to a compiled graph does not fit its inputs."""
+    """Arguments of a compiled graph do not fit its inputs."""
 
 
 class EngineError(SamgraphError, RuntimeError):
@@ -82,7 +82,7 @@ class CheckpointError(SamgraphError, ValueError):
 
 
 class DownloadError(CheckpointError, OSError):
-    """A file could not be fetched, or is not the file that was promised."""
+    """A file could not be downloaded, or has the wrong hash."""
 
 
 class ImageError(SamgraphError, ValueError):
@@ -98,12 +98,12 @@ class PromptError(SamgraphError, ValueError):
 
 
 class CapacityError(SamgraphError, MemoryError):
-    """The work asked for does not fit within the limits that were set."""
+    """A request exceeds the limits that were set."""
 
 
 class OutputError(SamgraphError, OSError):
-    """A result cannot be written where it was asked to go."""
+    """A result cannot be written to its destination."""
 
 
 class SamgraphWarning(UserWarning):
-    """Something is slower or less than asked for, but the result is right."""
+    """Something is slower or less than requested, but the result is right."""

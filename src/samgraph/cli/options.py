@@ -13,6 +13,7 @@ import click
 
 from samgraph.checkpoint.builtin import NANO
 from samgraph.errors import ImageError
+from samgraph.media.video.frames import image_files
 from samgraph.untrusted.text import shown
 
 if TYPE_CHECKING:
@@ -159,12 +160,15 @@ def model_options(function: Function) -> Callable[..., Any]:
 def find_files(patterns: Iterable[str]) -> list[str]:
     """The files that paths and patterns name, each once, in the order given.
 
-    A path that exists is not a pattern, even with a star in it; `-` is standard input. A pattern
-    without a match is kept, and reported as any other file that cannot be read.
+    A folder stands for the images in it. A path that exists is not a pattern, even with a star in
+    it; `-` is standard input. A pattern without a match is kept, and reported as any other file
+    that cannot be read.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
         matches = [pattern]
+        if pattern != STREAM and os.path.isdir(pattern):
+            matches = [str(path) for path in image_files(pattern)]
         if pattern != STREAM and not os.path.exists(pattern) and glob.has_magic(pattern):
             matches = sorted(glob.glob(pattern, recursive=True)) or [pattern]
         found.update(dict.fromkeys(matches))

@@ -1,4 +1,4 @@
-"""Masks of photographs measured: mean IoU from a box, from one click, and after five.
+"""Evaluation on images: mean IoU from a box, from one click, and after five.
 
 box        the tight box of the object, one mask
 1 click    the point farthest from the object's edge; of three masks the best by predicted IoU

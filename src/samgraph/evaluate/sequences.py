@@ -1,7 +1,7 @@
-"""Tracking measured on a data set in the layout of DAVIS.
+"""Evaluation of tracking on a data set in the layout of DAVIS.
 
 JPEGImages/[480p/]NAME/00000.jpg ...     frames
-Annotations/[480p/]NAME/00000.png ...    label maps; frames may be without one
+Annotations/[480p/]NAME/00000.png ...    label maps, of all or some frames
 """
 
 import os

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from samgraph.errors import OutputError, SamgraphError
-from samgraph.formats.segment import DEFAULT_LABEL, SegmentedImage
+from samgraph.formats.segment import DEFAULT_LABEL, SegmentedImage, labels_of
 from samgraph.formats.table import Format, WriteOptions, find_format, format_for
 from samgraph.formats.yolo import write_classes
-from samgraph.jobs.journal import make_folder
-from samgraph.media.files import write_atomically
+from samgraph.media.files import make_folder, write_atomically
 from samgraph.predict.output import Segmentation, numbered
 from samgraph.untrusted.files import real_path
 
@@ -63,8 +62,7 @@ class ImageOutput:
         self._folder = _folder(options.out, len(sources))
         self.format = self._format(default)
         self._check_capacity(len(sources))
-        label = options.write.label or DEFAULT_LABEL
-        self._write = replace(options.write, classes=(label,))
+        self._classes: dict[str, None] = {}  # every label so far, in order
         self._joined: list[SegmentedImage] = []
         self._used: dict[Path, str] = {}
 
@@ -76,7 +74,15 @@ class ImageOutput:
             return []
         target = self._target(result.picture.name)
         self._protect(target, len(result.segments))
+        if self.format.class_file is not None:
+            image = result.segmented_image(self._options.write.label, all=everything)
+            self._classes |= dict.fromkeys(labels_of([image]))
         return result.write(target, self.format, self._write, all=everything)
+
+    @property
+    def _write(self) -> WriteOptions:
+        """What the formats leave open, with the classes so far."""
+        return replace(self._options.write, classes=tuple(self._classes) or (DEFAULT_LABEL,))
 
     def finish(self) -> list[Path]:
         """Write the file or stream of all images, where there is one; returns the files written."""
@@ -86,7 +92,7 @@ class ImageOutput:
             return [file]
         if not self._joined:
             return []
-        data = self.format.encode(self._joined, self._write)
+        data = self.format.encode(self._joined, self._options.write)
         if self._stream is not None:
             newline = b"\n" if self.format.file is not None else b""
             self._stream.write(data + newline)

@@ -1,7 +1,7 @@
-"""Files are written whole or not at all.
+"""Atomic writes: a file is written whole or not at all.
 
-The bytes go to a hidden file beside the destination, which then takes its name in one step: a
-reader never sees half a file, and an earlier file survives a full disk or a lost process.
+The bytes go to a temporary file beside the destination, which is then renamed: a reader never sees
+half a file, and an earlier file survives a full disk or a killed process.
 """
 
 import os
@@ -14,7 +14,7 @@ from samgraph.untrusted.text import shown
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put `data` in the file at `path`, replacing what is there.
+    """Write `data` to the file at `path`, replacing what is there.
 
     Raises:
         OutputError: The folder is missing or read-only, the disk is full, or `path` is a folder.
@@ -35,14 +35,30 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
+def make_folder(folder: Path) -> Path:
+    """The folder, made if it does not exist.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise OutputError(f"`{shown(str(folder))}` is a file", expected="a folder") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"`{shown(str(folder))}` cannot be made", got=reason.lower()) from error
+    return folder
+
+
 def _remove(path: Path) -> None:
-    """Take a file away, if it is there: a disk that is read-only refuses even to look."""
+    """Delete a file if it exists; errors are ignored."""
     with suppress(OSError, ValueError):
         path.unlink()
 
 
 def unwritable(path: str | os.PathLike[str], error: Exception) -> OutputError:
-    """The error for a file that could not be written, with the reason the system gave."""
+    """The error for a file that could not be written, with the operating system's reason."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     parent = str(Path(path).parent)
     is_there = os.path.exists(parent)

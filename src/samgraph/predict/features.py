@@ -43,7 +43,7 @@ class Embedding:
         """Write a `.safetensors` file, whole or not at all.
 
         Raises:
-            OutputError: The place cannot be written to.
+            OutputError: The file cannot be written.
         """
         about = {"size_hw": self.size_hw, "name": self.name, "fingerprint": self.fingerprint}
         arrays = {name: self.buffers.download(x) for name, x in self.features.maps.items()}

@@ -1,13 +1,13 @@
 """Profiles: named ways to compile, built in, from a TOML file, or from a file next to the weights.
 
     [profile.careful]
-    without = ["fuse_linear_activation"]     # passes switched off; "all": every one not needed
-    also = ["merge_projections"]             # shared passes that the engine does not want by itself
+    without = ["fuse_linear_activation"]     # passes switched off; "all": all but required ones
+    also = ["merge_projections"]             # shared passes that are not in the engine's pipeline
     stages = "split"                         # memory attention as a graph per stage
     precision = "bf16"
 
-`weights.profiles.toml` next to `weights.pt` is read when these weights are loaded. Its profiles can
-be asked for by name, and one called `default` is used when none is asked for.
+`weights.profiles.toml` next to `weights.pt` is read when these weights are loaded. Its profiles are
+available by name, and a profile called `default` is used when none is given.
 """
 
 import os
@@ -34,9 +34,8 @@ _MOST_BYTES = 1 << 20
 class Profile:
     """A named way to compile: which passes run, in one graph or several stages, in which precision.
 
-    `without` are passes switched off, of those the engine wants; `all` means every one that it can
-    do without. `also` are shared passes that it does not want by itself. The names are checked when
-    the engine is known.
+    `without` are passes of the engine's pipeline to switch off; `all` means every pass that is not
+    required. `also` are shared passes to add. The names are checked when the engine is known.
     """
 
     name: str
@@ -75,9 +74,9 @@ PROFILES: dict[str, Profile] = {
 def find_profile(
     asked: ProfileLike | None, weights: str | os.PathLike[str] | None = None
 ) -> Profile:
-    """The profile that was asked for: itself, a name, or a TOML file, `file.toml#name` of several.
+    """The profile for a `Profile`, a name, or a TOML file, `file.toml#name` of several.
 
-    With none asked for it is the default of the file next to the weights, or `fused`.
+    Without one, the default of the file next to the weights, or `fused`.
     """
     if isinstance(asked, Profile):
         return asked

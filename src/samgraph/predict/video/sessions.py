@@ -30,6 +30,7 @@ from samgraph.predict.video.session import TrackingSession
 from samgraph.predict.video.session_objects import Tensors, read_object, write_object
 from samgraph.predict.video.session_schema import (
     FRAME,
+    MOST_LISTED,
     PLACEHOLDER,
     VERSION,
     SessionRecord,
@@ -164,6 +165,10 @@ def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
         "objects_at_once": session.options.objects_at_once,
         "display": asdict(session.display),
         "policy": asdict(policy) if isinstance(policy, ReferencePolicy) else None,
+        "numbers": [
+            {"name": name, "number": number}
+            for name, number in list(session.numbers.items())[-MOST_LISTED:]
+        ],
     }
 
 
@@ -183,6 +188,7 @@ def _write(
 
 
 def _restore(session: TrackingSession, record: SessionRecord, tensors: Tensors) -> None:
+    session.numbers.update({entry["name"]: entry["number"] for entry in record.numbers})
     found = [
         read_object(session, described, f"object.{place}", tensors)
         for place, described in enumerate(record.objects)
