@@ -8,7 +8,7 @@
 
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from samgraph.errors import OptionError
 from samgraph.models.family import ModelConfig
@@ -37,6 +37,7 @@ class Selection:
     longest: int
 
 
+@runtime_checkable
 class MemoryPolicy(Protocol):
     """Decides what a frame reads, and what will be read later."""
 
