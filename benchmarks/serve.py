@@ -183,7 +183,11 @@ class Client:
             reader, writer = await asyncio.open_connection(self._host, self._port)
         head = f"{line} HTTP/1.1\r\nhost: {self._host}\r\ncontent-length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
-        found = await reader.readuntil(b"\r\n\r\n")
+        try:
+            found = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:  # it was idle for too long
+            writer.close()
+            return await self.ask(line, body)
         length = int(found.lower().split(b"content-length: ")[1].split(b"\r")[0])
         await reader.readexactly(length)
         self._idle.append((reader, writer))
