@@ -109,6 +109,13 @@ class Service:
         self._channels = known
         return known.setdefault(entry.id, Channel())
 
+    def delete(self, entry: Entry) -> None:
+        """Delete a session; those who listen to its events are told by the end of their stream."""
+        self.store.delete(entry)
+        channel = self._channels.pop(entry.id, None)
+        if channel is not None:
+            channel.close()
+
     def warm_up(self) -> None:
         """Compile what a first click needs, so that it is as fast as the next; then, for tracks."""
         grey = np.full((64, 64, 3), 128, np.uint8)
