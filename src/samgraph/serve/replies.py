@@ -41,6 +41,8 @@ CODES = {
 }
 
 
+# Replies after which the rest of the body is not read.
+UNREAD = (408, 413)
 QUOTED_PATH = re.compile(r"`[^`]*[/\\\\]([^`/\\\\]*)`")
 
 
@@ -83,6 +85,8 @@ def error_reply(request: Request, error: Exception) -> Response:
     """The reply for an error; one that was not foreseen is logged and not shown."""
     if isinstance(error, RequestError):
         headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+        if error.status in UNREAD:
+            headers["connection"] = "close"
         return _reply(error.status, error.code, error.what, error.hint, headers)
     if isinstance(error, HTTPException):
         code = CODES.get(error.status_code, "refused")

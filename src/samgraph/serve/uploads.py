@@ -44,7 +44,8 @@ def safe_name(name: str | None, default: str) -> str:
     """A name to show: the last part of a path, without control characters, not too long."""
     text = PurePosixPath((name or "").replace("\\", "/").replace("\0", "")).name
     text = shown(text.encode("utf-8", "replace").decode(), LONGEST_NAME)
-    return text.strip() or default
+    text = text.strip()
+    return default if text in ("", ".", "..") else text
 
 
 async def body_chunks(request: Request, limit: int, seconds: float) -> AsyncGenerator[bytes, None]:
