@@ -10,6 +10,7 @@ import pytest
 from samgraph.compat.tensor import Tensor, tensor
 from samgraph.compat.utils import amg, misc, transforms
 from samgraph.errors import OptionError, PromptError
+from tests import tolerances
 
 MASKS = np.random.default_rng(1).random((3, 20, 30)) > 0.6
 MASKS[2] = False
@@ -122,7 +123,9 @@ def assert_same(wanted: Any, found: Any) -> None:
         for one, other in zip(wanted, found, strict=True):
             assert_same(one, other)
     else:
-        np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-6)
+        np.testing.assert_allclose(
+            np.asarray(found), np.asarray(wanted), rtol=tolerances.COMPAT_METHODS
+        )
 
 
 def test_components_and_holes_of_logits() -> None:
