@@ -91,3 +91,8 @@ COMPAT_TRACKED_LOGITS = 0.02
 # where one of two objects was remembered in another way.
 TRANSFORMERS_LOGITS_RMS = 0.01
 TRANSFORMERS_SCORE = 0.03
+# Native attention of small random arrays against the reference in float64: float32 sums of up to a
+# hundred products, and scores up to 100, whose exponential has 100 times their relative error.
+NATIVE_ATTENTION = 2e-4
+# Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
+COLOUR_STEPS = 14

@@ -1,4 +1,4 @@
-"""Devices: how they are named, and whether this machine has one. No engine library is imported."""
+"""Names of devices, and whether this machine has them. No engine library is imported."""
 
 import ctypes
 import re
@@ -17,7 +17,7 @@ _DRIVER = {"win32": "nvcuda.dll"}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where a graph runs: a kind, and which of them where there are several."""
+    """A device: its kind, and its index if there are several."""
 
     kind: str
     index: int | None = None
@@ -81,11 +81,11 @@ def why_absent(device: Device) -> str | None:
 
 
 def _cuda_devices() -> int:
-    """How many GPUs the NVIDIA driver shows; asked of the driver itself, which takes no time."""
+    """The number of GPUs, from the NVIDIA driver's own library, which is fast."""
     try:
         driver = ctypes.CDLL(_DRIVER.get(sys.platform, "libcuda.so.1"))
         count = ctypes.c_int(0)
         found = driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
-    except (OSError, AttributeError):  # not there, or another library of this name
+    except (OSError, AttributeError):  # no driver, or another library of this name
         return 0
     return count.value if found else 0
