@@ -14,9 +14,9 @@ class CompileOptions:
     """Options of `Session.compile`. The defaults suit the machine.
 
     `profile` is a `Profile`, its name, or the path of a TOML file. `precision` None means the
-    profile's, and fp32 where it has none. `threads` None means every core this process may use.
-    `cache_dir` None means the user's cache folder; with `cache` False nothing is read from or
-    written to disk.
+    profile's, and where it has none, fp32 on a CPU and bf16 on a GPU. `threads` None means every
+    core this process may use. `cache_dir` None means the user's cache folder; with `cache` False
+    nothing is read from or written to disk.
     """
 
     engine: str | None = None
@@ -48,9 +48,9 @@ class CompileOptions:
         return find_profile(self.profile)
 
     @property
-    def chosen_precision(self) -> Precision:
-        """The resolved precision."""
-        return self.precision or self.chosen_profile.precision or "fp32"
+    def asked_precision(self) -> Precision | None:
+        """The precision of the options or the profile; None: what the engine prefers there."""
+        return self.precision or self.chosen_profile.precision
 
     @property
     def chosen_threads(self) -> int:

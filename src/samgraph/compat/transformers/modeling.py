@@ -17,11 +17,10 @@ from samgraph.compat.transformers.encoding import ModelOutput
 from samgraph.compat.transformers.processing import PAD
 from samgraph.compat.transformers.sources import load_options, weights_of
 from samgraph.errors import PromptError
-from samgraph.models.family import ABSENT, Decoded, DecoderPrompts, Features
+from samgraph.models.family import ABSENT, NO_POINT, Decoded, DecoderPrompts, Features
 from samgraph.models.loading import load_model
 from samgraph.predict.image import decoding
 from samgraph.predict.prompts import BOX_LABELS, PromptBatch
-from samgraph.predict.video.step import NO_POINT
 
 Floats = NDArray[np.float32]
 

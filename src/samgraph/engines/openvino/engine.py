@@ -73,6 +73,11 @@ class OpenVinoEngine:
         allowed, why = bf16_verdict(memory, self.version())
         return Decision(wanted if allowed else replace(wanted, precision="fp32"), why)
 
+    @property
+    def exact_precision(self) -> Precision:
+        """Float32."""
+        return "fp32"
+
     def precision_of(self, node: Node, precision: Precision) -> Precision:
         """Exact nodes are in segments of float32."""
         return "fp32" if node.exact else precision

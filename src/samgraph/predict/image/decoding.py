@@ -121,10 +121,15 @@ def choose(
     masks, ious, stability = map(download, (found.masks, found.ious, found.stability))
     if multimask:
         return MaskPredictions(masks[:, 1:], ious[:, 1:], stability[:, 1:])
-    is_stable = (stability[:, 0] >= np.float32(STABILITY_WANTED)) | (not falls_back)
-    index = np.where(is_stable, 0, 1 + ious[:, 1:].argmax(1))
+    index = single_index(ious, stability, falls_back=falls_back)
     row = np.arange(len(index))
     return MaskPredictions(*(array[row, index][:, None] for array in (masks, ious, stability)))
+
+
+def single_index(ious: Floats, stability: Floats, *, falls_back: bool) -> NDArray[np.int64]:
+    """Which of four masks stands for a prompt, [N], given their scores [N, 4]."""
+    is_stable = (stability[:, 0] >= np.float32(STABILITY_WANTED)) | (not falls_back)
+    return np.where(is_stable, 0, 1 + ious[:, 1:].argmax(1))
 
 
 def concatenate(parts: Sequence[MaskPredictions]) -> MaskPredictions:

@@ -156,12 +156,22 @@ def encode_image(
 
 def encode_pixels(core: SegmentationModel, pictures: list[Picture]) -> list[Embedding]:
     """The embeddings of images, encoded as one batch."""
-    how = core.preprocessing
-    pixels = [
-        resize_image(picture.need_pixels(), how.size, mean=how.mean, std=how.std)
-        for picture in pictures
-    ]
-    features = core.encode(np.stack(pixels))
+    how, images = core.preprocessing, core.buffers.images
+    pixels: Any
+    if images is None:
+        pixels = np.stack(
+            [
+                resize_image(picture.need_pixels(), how.size, mean=how.mean, std=how.std)
+                for picture in pictures
+            ]
+        )
+    else:
+        made = [
+            images.image_pixels(picture.need_pixels(), how.size, how.mean, how.std)[None]
+            for picture in pictures
+        ]
+        pixels = core.buffers.concat(made)
+    features = core.encode(pixels)
     sizes, names = [picture.size_hw for picture in pictures], [picture.name for picture in pictures]
     return embeddings(core, features, sizes, names)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.engines import Buffer, Buffers
-from samgraph.engines.buffers import HOST_BUFFERS
+from samgraph.engines.buffers import HOST_BUFFERS, DeviceImages
 from samgraph.errors import OptionError, PromptError
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.media.drawing import overlay
@@ -142,6 +142,8 @@ class FrameResult(MaskOutput):
             masks = np.asarray(self.logits > self.display.mask_threshold)
             masks[~self.present] = False
             return masks
+        if self.buffers.images is not None and not self.display.fill_holes:
+            return self._downloaded_masks(self.buffers.images)
         masks = np.zeros((len(self), *self.size_hw), np.bool_)
         for mask, obj, is_there in zip(masks, self.object_results, self.present, strict=True):
             if obj.rle is not None:
@@ -258,6 +260,21 @@ class FrameResult(MaskOutput):
         if self.image is not None or self.source is None:
             return self.image
         return self.source.frame(self.index)
+
+    def _downloaded_masks(self, images: DeviceImages) -> Mask:
+        """The masks enlarged where their logits are, and downloaded as bits."""
+        masks = np.zeros((len(self), *self.size_hw), np.bool_)
+        logits, rows = [], []
+        for row, (obj, is_there) in enumerate(zip(self.object_results, self.present, strict=True)):
+            if obj.rle is not None:
+                masks[row] = run_lengths.decode(obj.rle)
+            elif obj.logits is not None and is_there:
+                logits.append(obj.logits[None])
+                rows.append(row)
+        if logits:
+            joined = self.buffers.concat(logits)
+            masks[rows] = images.masks(joined, self.size_hw, self.display.mask_threshold)
+        return masks
 
     def _numbers(self, values: Sequence[Buffer]) -> Floats:
         if not values:

@@ -263,8 +263,7 @@ class Video(TrackingSession):
         last = self._last(end, is_reverse)
         back = -1 if is_reverse else 1
         frames: Iterable[int] = count(begin) if last is None else range(begin, last + back, back)
-        how = self.model.preprocessing
-        with feeding(self.source, how, last=last, is_reverse=is_reverse) as feed:
+        with feeding(self.source, self.model, last=last, is_reverse=is_reverse) as feed:
             for frame in frames:
                 if not self.states:
                     return
