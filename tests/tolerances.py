@@ -81,5 +81,9 @@ ERF = 1e-12
 ALGEBRAIC_PASS = 1e-6
 # A node marked exact, in bf16 mode against fp32 mode, relative to the largest value.
 EXACT_NODE = 1e-6
+
+# Native attention of small random arrays against the reference in float64: float32 sums of up to a
+# hundred products, and scores up to 100, whose exponential has 100 times their relative error.
+NATIVE_ATTENTION = 2e-4
 # Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
 COLOUR_STEPS = 14

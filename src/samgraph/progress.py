@@ -1,4 +1,4 @@
-"""How far long work has come: a callback, one line on a terminal, or lines in a log.
+"""Progress of long work: a callback, one line on a terminal, or lines in a log.
 
     with Progress(900, "frames", show=True) as progress:
         for frame in frames:
@@ -11,22 +11,28 @@ line is added every 15 seconds. Everything goes to standard error.
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from types import TracebackType
-from typing import Self, TextIO, TypeAlias
+from typing import Self, TextIO, TypeAlias, TypeVar
 
 from samgraph.errors import printable
 
-# A function of what is done and what there is to do; True for text, False for nothing; None for
-# text where standard error is a terminal.
+# A function of the amount done and the total; True for text, False for nothing; None for text where
+# standard error is a terminal.
 ShowProgress: TypeAlias = bool | Callable[[int, int], object] | None
+
+Item = TypeVar("Item")
 
 TERMINAL_SECONDS = 0.2
 LOG_SECONDS = 15.0
 
 
 class Progress:
-    """Counts what is done of `total`; `done` is what an earlier run did already."""
+    """Counts the work done of `total`; `done` is the work of an earlier run.
+
+    A total of 0 is unknown.
+    """
 
     def __init__(
         self, total: int, unit: str, *, name: str = "", done: int = 0, show: ShowProgress = None
@@ -63,11 +69,13 @@ class Progress:
         """Such as `120 of 900 frames, 1.9 per second, 6:51 left`."""
         left = (self.total - self.done) / max(self.rate, 1e-9)
         name = f"{self._name}: " if self._name else ""
+        if not self.total:
+            return f"{name}{self.done} {self._unit}, {self.rate:.1f} per second"
         count = f"{self.done} of {self.total} {self._unit}"
         return f"{name}{count}, {self.rate:.1f} per second, {clock(left)} left"
 
     def advance(self, count: int = 1) -> None:
-        """Add what was done since the last call."""
+        """Add `count` units of work."""
         self.done += count
         self.fresh += count
         if self._call is not None:
@@ -79,7 +87,7 @@ class Progress:
             self._print(sys.stderr)
 
     def note(self, text: str) -> None:
-        """Print a line of its own, once."""
+        """Print a separate line, once."""
         if text in self._notes:
             return
         self._notes.add(text)
@@ -102,6 +110,16 @@ class Progress:
         else:
             stream.write(text + "\n")
         stream.flush()
+
+
+def counted(
+    items: Generator[Item, None, None], total: int, unit: str, show: ShowProgress
+) -> Generator[Item, None, None]:
+    """The items, with progress shown as they are taken."""
+    with closing(items), Progress(total, unit, show=show) as progress:
+        for item in items:
+            yield item
+            progress.advance()
 
 
 def clock(seconds: float) -> str:

@@ -180,7 +180,7 @@ def test_a_model_is_built_by_the_reference_s_names() -> None:
     with pytest.raises(OptionError, match="there is no config"):
         build_sam2("configs/sam3.yaml", {"a": np.zeros(1)})
     built = build_sam2(small_model(SEED).config, small_model(SEED).weights)
-    assert (built.image_size, built.device, built.eval().to("cpu")) == (256, "cpu", built)
+    assert (built.image_size, str(built.device), built.eval().to("cpu")) == (256, "cpu", built)
 
 
 @pytest.mark.parametrize("mode", ["binary_mask", "uncompressed_rle", "coco_rle"])

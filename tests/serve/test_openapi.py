@@ -3,7 +3,7 @@
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis.strategies as st
@@ -44,7 +44,7 @@ def values(schema: dict[str, Any]) -> SearchStrategy[Any]:
         return st.one_of([values(each) for each in schema["anyOf"]])
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
-    kinds = {
+    kinds: dict[str, Callable[[], SearchStrategy[Any]]] = {
         "integer": lambda: st.integers(
             schema.get("minimum", -(2**53)), schema.get("maximum", 2**53)
         ) | st.integers(max(0, schema.get("minimum", 0)), min(300, schema.get("maximum", 300))),

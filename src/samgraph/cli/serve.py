@@ -46,12 +46,22 @@ class Listening:
         envvar="SAMGRAPH_TOKEN",
         help="What clients must show; needed for any address but this machine's own.",
     ),
+    click.option(
+        "--allow-host",
+        "allow_hosts",
+        multiple=True,
+        metavar="HOST[:PORT]",
+        help="Fetch files from this host for annotation tools; may be repeated.",
+    ),
     click.option("--open", "opens", is_flag=True, help="Open the page in a browser."),
 )
 @section(
     "Limits",
     click.option("--folder", type=click.Path(path_type=Path), help="Where sessions are kept."),
     click.option("--max-upload-mb", type=float, help="The longest file accepted."),
+    click.option(
+        "--max-tool-body-mb", type=float, help="The longest request of an annotation tool."
+    ),
     click.option("--max-pixels", type=int, help="The most pixels of an image."),
     click.option("--max-sessions", type=int, help="The most sessions on disk."),
     click.option("--max-disk-mb", type=float, help="The most megabytes of sessions on disk."),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from samgraph.checkpoint.builtin import NANO
+from samgraph.engines.devices import DeviceLike
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import ConfigLike, Source, load_model, save_model
 from samgraph.runtime import CompileOptions
@@ -84,7 +85,7 @@ def load(
     source: Source | None = None,
     *,
     config: ConfigLike | None = None,
-    device: str = "auto",
+    device: DeviceLike = "auto",
     engine: str | None = None,
     precision: str | None = None,
     threads: int | None = None,

@@ -20,10 +20,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from samgraph.predict.model import Model
-from samgraph.serve import image_routes, system_routes, video_endpoints
+from samgraph.serve import image_routes, protocols, system_routes, video_endpoints
 from samgraph.serve.endpoint import Endpoint
 from samgraph.serve.openapi import openapi_document
 from samgraph.serve.options import ServeOptions
+from samgraph.serve.protocols.backend import Backend
 from samgraph.serve.replies import error_reply, json_reply
 from samgraph.serve.security import ENDPOINT, Guard
 from samgraph.serve.service import Service
@@ -48,6 +49,7 @@ def make_app(model: Model, options: ServeOptions, *, warm: bool = True) -> Starl
         warm: Compile what a first click needs when the application starts.
     """
     service = Service(model, options)
+    tools = Backend(service)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -61,6 +63,7 @@ def make_app(model: Model, options: ServeOptions, *, warm: bool = True) -> Starl
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+            await tools.close()
             await to_thread.run_sync(service.close)
 
     document = openapi_document(ENDPOINTS)
@@ -74,6 +77,7 @@ def make_app(model: Model, options: ServeOptions, *, warm: bool = True) -> Starl
     app = Starlette(
         routes=[
             *routes,
+            *protocols.routes(tools),
             Route("/openapi.json", get_openapi),
             Mount("/static", StaticFiles(directory=system_routes.PAGE)),
         ],

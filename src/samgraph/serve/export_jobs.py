@@ -20,11 +20,12 @@ import numpy as np
 from samgraph.errors import PromptError, SamgraphError
 from samgraph.formats.table import FORMATS, WriteOptions
 from samgraph.jobs.journal import JOURNAL, Journal
-from samgraph.jobs.track_output import OVERLAY, TrackOutput, source_rate
+from samgraph.jobs.track_output import ObjectNames, TrackOutput
 from samgraph.media.drawing import overlay
 from samgraph.media.image.reading import Rgb
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.video.writer import VideoWriter
+from samgraph.predict.video.export import OVERLAY, frame_rate
 from samgraph.serve.effects import apply_opaque, object_paint, read_effect
 from samgraph.serve.exports import EFFECT, checked_format, video_suffix
 from samgraph.serve.replies import RequestError, message_of
@@ -140,26 +141,26 @@ class ExportJob:
         """A file per frame in a zip, or one file of all frames."""
         chosen, folder = FORMATS[self.body.format], self._folder / "files"
         options = WriteOptions(tolerance=self.body.tolerance, crop=self.body.crop)
-        output = TrackOutput(folder, [chosen], ids, options)
+        output = TrackOutput(folder, [chosen], ObjectNames(ids), options)
         if chosen.video_file is None:
             for image in output.images(journal, session.video.size_hw):
                 stem = PurePath(image.name).stem
                 pixels = session.pixels(int(stem)) if chosen.needs_pixels else None
                 with session.turns.frame():
-                    output.write_image(stem, replace(image, pixels=pixels))
+                    output.write_image(replace(image, pixels=pixels))
                 self._step()
         output.finish(journal, session.video.source)
         if chosen.video_file is not None:
             (folder / chosen.video_file).rename(self.path)
             return
         with zipfile.ZipFile(self.path, "x", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for file in sorted(folder.iterdir()):
-                archive.write(file, file.name)
+            for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+                archive.write(file, str(file.relative_to(folder)))
         shutil.rmtree(folder)
 
     def _write_video(self, session: VideoSession, journal: Journal, draw: Draw) -> None:
         """A video of all frames that are known, at the rate of the source."""
-        size_hw, rate = session.video.size_hw, source_rate(session.video.source)
+        size_hw, rate = session.video.size_hw, frame_rate(session.video.source)
         with VideoWriter(self.path, size_hw, rate=rate) as video:
             for record in journal.records():
                 pixels = session.pixels(record["frame"])

@@ -31,6 +31,7 @@ class ServeOptions:
         folder: Where sessions are kept.
         max_upload_mb: The longest file accepted.
         max_body_mb: The longest JSON body accepted.
+        max_tool_body_mb: The longest body of an annotation tool, which sends images inside JSON.
         max_pixels: The most pixels of an image, and of a frame.
         max_sessions: The most sessions on disk; the least recently used go first.
         max_disk_mb: The most megabytes of sessions on disk.
@@ -42,6 +43,7 @@ class ServeOptions:
         body_seconds: How long a client may be silent while it sends a body.
         max_jobs: The most exports, running and finished, that are kept.
         max_objects: The most objects of a video.
+        allow_hosts: Hosts whose files are fetched for annotation tools; none by default.
     """
 
     host: str = "127.0.0.1"
@@ -50,6 +52,7 @@ class ServeOptions:
     folder: Path = field(default_factory=default_folder)
     max_upload_mb: float = 4096
     max_body_mb: float = 32
+    max_tool_body_mb: float = 256
     max_pixels: int = MAX_PIXELS
     max_sessions: int = 200
     max_disk_mb: float = 32768
@@ -61,12 +64,14 @@ class ServeOptions:
     body_seconds: float = 30.0
     max_jobs: int = 8
     max_objects: int = 255
+    allow_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_sessions", "max_loaded", "working", "max_jobs", "max_objects"):
             if getattr(self, name) < 1:
                 raise OptionError(f"`{name}` must be at least 1", got=getattr(self, name))
-        for name in ("max_upload_mb", "max_body_mb", "max_disk_mb", "max_pixels", "idle_seconds"):
+        sizes = ("max_upload_mb", "max_body_mb", "max_tool_body_mb", "max_disk_mb")
+        for name in (*sizes, "max_pixels", "idle_seconds"):
             if not getattr(self, name) > 0:
                 raise OptionError(f"`{name}` must be more than 0", got=getattr(self, name))
         if self.waiting < 0:
@@ -102,3 +107,8 @@ class ServeOptions:
     def max_body_bytes(self) -> int:
         """The longest JSON body accepted, in bytes."""
         return int(self.max_body_mb * MEGABYTE)
+
+    @property
+    def max_tool_body_bytes(self) -> int:
+        """The longest body of an annotation tool, in bytes."""
+        return int(self.max_tool_body_mb * MEGABYTE)

@@ -5,6 +5,8 @@ page itself: a foreign `Origin` or `Sec-Fetch-Site` is refused, and so is a fore
 that somebody else's DNS points at this machine).
 """
 
+import base64
+import binascii
 import hmac
 import secrets
 import time
@@ -20,7 +22,7 @@ from samgraph.serve.options import LOOPBACK_NAMES, ServeOptions
 from samgraph.serve.replies import RequestError, error_reply
 
 COOKIE = "samgraph_token"
-OPEN_PATHS = ("/healthz", "/readyz")
+OPEN_PATHS = ("/healthz", "/readyz", "/health")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 POLICY = (
     "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
@@ -144,14 +146,30 @@ def _name_of(host: str) -> str:
 
 
 def _token_of(headers: Headers) -> str | None:
+    """A Bearer token, the page's cookie, or what annotation tools can send.
+
+    Label Studio has a user and a password (any user), X-AnyLabeling a header of its own.
+    """
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
+    if scheme.lower() == "basic":
+        return _password_of(value)
+    if headers.get("token"):
+        return headers["token"]
     try:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return None
     return None if cookie is None else cookie.value
+
+
+def _password_of(credentials: str) -> str | None:
+    try:
+        text = base64.b64decode(credentials.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    return text.partition(":")[2]
 
 
 def _is_equal(given: str, token: str) -> bool:

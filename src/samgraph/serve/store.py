@@ -26,9 +26,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from samgraph.errors import OutputError
-from samgraph.jobs.journal import make_folder
 from samgraph.jobs.run_lock import RunLock
-from samgraph.media.files import unwritable, write_atomically
+from samgraph.media.files import make_folder, unwritable, write_atomically
 from samgraph.serve.options import MEGABYTE, ServeOptions
 from samgraph.serve.replies import RequestError
 from samgraph.untrusted.files import read_regular

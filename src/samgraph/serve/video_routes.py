@@ -14,8 +14,8 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from samgraph.jobs.track_output import source_rate
 from samgraph.media.image.reading import encode_image
+from samgraph.predict.video.export import frame_rate
 from samgraph.serve.exports import MEDIA
 from samgraph.serve.image_routes import attachment
 from samgraph.serve.replies import RequestError, json_reply
@@ -73,7 +73,7 @@ def _open(service: Service, folder: Path, name: str, session: Path | None) -> Vi
     video = open_upload(service.core, folder / UPLOAD, service.options.max_pixels)
     try:
         height, width = video.size_hw
-        length, rate = video.source.length, source_rate(video.source)
+        length, rate = video.source.length, frame_rate(video.source)
         record = Record(
             kind="video",
             name=name,

@@ -73,13 +73,6 @@ class Everything(Segmentation):
         return self._segments
 
     @property
-    def masks(self) -> NDArray[np.bool_]:
-        """All masks, bool [n, H, W], decoded on each access: n times the image's size in memory."""
-        if not self._segments:
-            return np.zeros((0, *self.size_hw), np.bool_)
-        return np.stack([segment.mask for segment in self._segments])
-
-    @property
     def scores(self) -> Floats:
         """The predicted IoU of each mask, [n]."""
         return np.array([segment.score for segment in self._segments], np.float32)

@@ -18,7 +18,7 @@ from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import Embedding, embeddings
 from samgraph.predict.image import decoding
 from samgraph.predict.image.result import Result
-from samgraph.predict.output import Picture, name_of
+from samgraph.predict.output import Picture, name_of, notebook_png
 from samgraph.predict.prompts import PromptBatch, assemble, read_prompts
 from samgraph.untrusted.text import shown
 
@@ -56,6 +56,11 @@ class EncodedImage:
     def pixels(self) -> Rgb:
         """The image itself, uint8 [H, W, 3]."""
         return self.picture.need_pixels()
+
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows: the image, at most 1024 pixels wide and high."""
+        pixels = self.picture.pixels
+        return None if pixels is None else notebook_png(pixels)
 
     @property
     def prepared(self) -> decoding.Prepared:

@@ -6,6 +6,8 @@ of them, and objects with equally long memories are run together.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import cast
 
 import numpy as np
 
@@ -54,6 +56,7 @@ class TrackingSession(ABC):
         self.at_once = options.objects_at_once or model.session.objects_at_once
         self.pool = MemoryPool(model.buffers, model.memory_layout, options.memory_precision)
         self.states: dict[ObjectId, TrackedObject] = {}
+        self.numbers: dict[ObjectId, int] = {}  # in pictures and files; kept when an object goes
         self.position = 0
         self._archive_bytes, self._turns_back = archive_bytes, turns_back
 
@@ -76,7 +79,15 @@ class TrackingSession(ABC):
         return self.states[name]
 
     def new_object(self, name: ObjectId) -> TrackedObject:
-        """An object that is not among the others yet."""
+        """An object that is not among the others yet.
+
+        Its number in pictures is its id, or for a text the first that no object has had.
+        """
+        if name not in self.numbers:
+            taken = set(self.numbers.values())
+            is_free = isinstance(name, int) and name not in taken
+            free = (number for number in count(1) if number not in taken)
+            self.numbers[name] = cast("int", name) if is_free else next(free)
         return TrackedObject(name, self.policy, self.length, self._turns_back)
 
     def settle(self) -> None:
