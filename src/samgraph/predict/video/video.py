@@ -42,6 +42,9 @@ from samgraph.progress import ShowProgress, counted
 class Video(TrackingSession):
     """A video with objects to be tracked, on frames of `size_hw`. Made by `model.video`."""
 
+    position: int
+    """The frame after the last one tracked."""
+
     def __init__(
         self, source: FrameSource, model: SegmentationModel, options: VideoOptions
     ) -> None:
