@@ -27,7 +27,7 @@ def picture(shift: int = 0) -> Image.Image:
 
 def disc() -> np.ndarray:
     y, x = np.mgrid[:SIDE, :SIDE]
-    return (x - CENTER) ** 2 + (y - CENTER) ** 2 <= RADIUS**2
+    return np.asarray((x - CENTER) ** 2 + (y - CENTER) ** 2 <= RADIUS**2)
 
 
 def overlap(one: np.ndarray, other: np.ndarray) -> float:

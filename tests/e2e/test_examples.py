@@ -48,13 +48,14 @@ def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     names: dict[str, Any] = {"__name__": "__main__"}
+    before = sorted(EXAMPLES.rglob("*"))
 
     for cell in cells(path):
         if cell["cell_type"] == "code":
             assert not cell["outputs"]
             show(run_cell("".join(cell["source"]), names))
 
-    assert sorted(EXAMPLES.iterdir()) == NOTEBOOKS
+    assert sorted(EXAMPLES.rglob("*")) == before
 
 
 def test_the_runner_sees_a_cell_that_fails() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.devices import Device
 from samgraph.engines.openvino.bf16 import bf16_verdict
 from samgraph.engines.openvino.interface import Stripped, strip_transposes
-from samgraph.engines.openvino.library import Core, Hints, Port, opset15
+from samgraph.engines.openvino.library import CompiledModel, Core, Hints, Port, opset15
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, empty
 from samgraph.engines.openvino.pipeline import PIPELINE
 from samgraph.engines.openvino.program import (
@@ -99,17 +100,20 @@ class OpenVinoEngine:
         stripped = strip_transposes(graph)
         inner = stripped.graph
         segments = [whole(inner)] if options.precision == "fp32" else cut(inner)
-        models = []
+        models, widen = [], []
         for segment in segments:
             try:
                 model = build(segment.graph, weights)
                 hints = _hints(segment.exact, options)
                 models.append(_core().compile_model(model, "CPU", hints))
+                widen.append(partial(_again, models[-1], _hints(segment.exact, options, True)))
             except RuntimeError as error:
                 raise EngineError(
                     f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
                 ) from error
-        return OpenVinoProgram(_plan(stripped, segments), models, max(0, _resident() - before))
+        grown = max(0, _resident() - before)
+        several = widen if options.threads > 1 else ()
+        return OpenVinoProgram(_plan(stripped, segments), models, grown, widen=several)
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
         """Import what `export` gave."""
@@ -118,17 +122,21 @@ class OpenVinoEngine:
         plan = Plan.read(bytes(head))
         if len(plan.stages) != len(blobs):
             raise EngineError("a compiled graph is not whole", got=f"{len(blobs)} models")
-        models = []
+        models, widen = [], []
         for stage, blob in zip(plan.stages, blobs, strict=True):
             try:
                 tensor = openvino.Tensor(np.frombuffer(blob, np.uint8), shared_memory=True)
                 hints = _hints(stage.exact, options)
                 models.append(_core().import_model(tensor, "CPU", hints))
+                hints = _hints(stage.exact, options, True)
+                widen.append(partial(_core().import_model, tensor, "CPU", hints))
             except RuntimeError as error:
                 raise EngineError(
                     "OpenVINO could not read a compiled graph", got=first_line(error)
                 ) from error
-        return OpenVinoProgram(plan, models, max(0, _resident() - before), held=data)
+        grown = max(0, _resident() - before)
+        several = widen if options.threads > 1 else ()
+        return OpenVinoProgram(plan, models, grown, held=data, widen=several)
 
 
 def _plan(stripped: Stripped, segments: list[Segment]) -> Plan:
@@ -170,12 +178,20 @@ def _parameter(value: Value) -> Port:
     return node
 
 
-def _hints(exact: bool, options: EngineOptions) -> Hints:
+def _again(compiled: CompiledModel, hints: Hints) -> CompiledModel:
+    """A compiled model once more, with other hints."""
+    stream = io.BytesIO()
+    compiled.export_model(stream)
+    return _core().import_model(stream.getvalue(), "CPU", hints)
+
+
+def _hints(exact: bool, options: EngineOptions, several: bool = False) -> Hints:
+    """How a model is compiled: all threads for one run, or a thread for each of several."""
     exact = exact or options.precision == "fp32"
     return {
         "INFERENCE_PRECISION_HINT": "f32" if exact else "bf16",
         "INFERENCE_NUM_THREADS": options.threads,
-        "NUM_STREAMS": 1,
+        "NUM_STREAMS": options.threads if several else 1,
         "EXECUTION_MODE_HINT": "ACCURACY",
     }
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import queue
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import openvino
@@ -17,6 +19,11 @@ from samgraph.engines.protocol import MemoryUsage
 from samgraph.errors import EngineError
 from samgraph.graph.types import Array
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
+
+Widen: TypeAlias = Callable[[], CompiledModel]
+
+# A graph with more weights, such as an image encoder, is not compiled a second time.
+MOST_SHARED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,20 @@ class Plan:
 
 
 class Stage:
-    """One compiled model and its idle requests; each thread that runs takes one."""
+    """One compiled model and its idle requests; each thread that runs takes one.
 
-    def __init__(self, plan: StagePlan, compiled: CompiledModel) -> None:
+    A compiled model has all threads for one run, and further runs wait for it. Where threads meet,
+    `widen` compiles it again in the background, with a thread for each of several runs: less time
+    in all, since a run on one thread wastes none. A run that is alone has all threads again.
+    """
+
+    def __init__(
+        self, plan: StagePlan, compiled: CompiledModel, widen: Widen | None = None
+    ) -> None:
         self.compiled = compiled
+        self.shared: CompiledModel | None = None  # for runs at the same time
+        self._widen, self._running, self._lock = widen, 0, threading.Lock()
+        self._shared_idle: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._inputs, self._outputs = plan.inputs, plan.outputs
         self._fixed = tuple(_fixed(port) for port in compiled.outputs)
         types = [port.get_element_type() for port in compiled.inputs]
@@ -76,24 +93,41 @@ class Stage:
 
         What has a known size OpenVINO writes there itself; the rest is copied.
         """
+        idle, compiled = self._idle, self.compiled
+        with self._lock:
+            self._running += 1
+            if self._running > 1 and self.shared is not None:
+                idle, compiled = self._shared_idle, self.shared
+            elif self._running > 1 and self._widen is not None:
+                threading.Thread(target=self._share, args=(self._widen,)).start()
+                self._widen = None
         try:
-            request = self._idle.get_nowait()
-        except queue.Empty:
-            request = self.compiled.create_infer_request()
-        arrays: list[Any] = list(map(values.__getitem__, self._inputs))
-        for place in self._halves:  # numpy has no bf16 that OpenVINO knows
-            bits, shape = arrays[place].view(np.uint16), openvino.Shape(arrays[place].shape)
-            arrays[place] = openvino.Tensor(bits, shape, openvino.Type.bf16)
-        made: list[Array | None] = []
-        for place, fixed in enumerate(self._fixed):
-            array = None if fixed is None else np.empty(*fixed)
-            made.append(array)
-            if array is not None:
-                request.set_output_tensor(place, openvino.Tensor(array, shared_memory=True))
-        results = request.infer(arrays, share_inputs=True, share_outputs=True)
-        for place, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
-            values[name] = results[place].copy() if array is None else array
-        self._idle.put(request)
+            try:
+                request = idle.get_nowait()
+            except queue.Empty:
+                request = compiled.create_infer_request()
+            arrays: list[Any] = list(map(values.__getitem__, self._inputs))
+            for place in self._halves:  # numpy has no bf16 that OpenVINO knows
+                bits, shape = arrays[place].view(np.uint16), openvino.Shape(arrays[place].shape)
+                arrays[place] = openvino.Tensor(bits, shape, openvino.Type.bf16)
+            made: list[Array | None] = []
+            for place, fixed in enumerate(self._fixed):
+                array = None if fixed is None else np.empty(*fixed)
+                made.append(array)
+                if array is not None:
+                    request.set_output_tensor(place, openvino.Tensor(array, shared_memory=True))
+            results = request.infer(arrays, share_inputs=True, share_outputs=True)
+            for place, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
+                values[name] = results[place].copy() if array is None else array
+            idle.put(request)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def _share(self, widen: Widen) -> None:
+        """Compile for several runs at once; where that fails, runs go on one after another."""
+        with suppress(RuntimeError):
+            self.shared = widen()
 
 
 def _fixed(port: Result) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
@@ -108,11 +142,19 @@ class OpenVinoProgram:
     """Compiled models that run one after another."""
 
     def __init__(
-        self, plan: Plan, models: Sequence[CompiledModel], grown: int, held: object = None
+        self,
+        plan: Plan,
+        models: Sequence[CompiledModel],
+        grown: int,
+        held: object = None,
+        widen: Sequence[Widen] = (),
     ) -> None:
         self._plan, self._grown = plan, grown
         self._held = held  # the memory of the cache file, which restored models read in place
-        self._stages = [Stage(part, model) for part, model in zip(plan.stages, models, strict=True)]
+        is_small = plan.weight_bytes <= MOST_SHARED_BYTES
+        again = list(widen) if widen and is_small else [None] * len(models)
+        parts = zip(plan.stages, models, again, strict=True)
+        self._stages = [Stage(*part) for part in parts]
         made = {name for part in plan.stages for name in part.outputs}
         self._outputs: list[tuple[str, str, bool]] = []  # name, value, whether it must be copied
         for name, value in plan.outputs:
