@@ -73,7 +73,7 @@ def drive(arguments: argparse.Namespace) -> None:
     jobs = ["one"] if is_speed else ["one", "many"]
     peers = [start(arguments, name) for name in names]
     times = compare(peers, jobs, arguments.rounds, arguments.kind)
-    print(f"{arguments.model}, {arguments.threads} threads, {arguments.kind}, seconds a frame")
+    print(f"{arguments.model}, {arguments.threads} threads, {arguments.kind}, seconds per frame")
     for job, row in times.items():
         print(f"{job:6} " + "  ".join(f"{name} {seconds:.3f}" for name, seconds in row.items()))
     if is_speed:
@@ -190,7 +190,7 @@ def overlap(arguments: argparse.Namespace) -> None:
             frame = (time.perf_counter() - began) / count
     # The first two frames: nothing can be ready yet, and the reader still fills its line.
     wait, work = statistics.median(waits[2:]), statistics.median(alone[2:])
-    print(f"{arguments.model}, {arguments.threads} threads, 1920 x 1080: {frame:.3f} s a frame")
+    print(f"{arguments.model}, {arguments.threads} threads, 1920 x 1080: {frame:.3f} s per frame")
     print(f"decoding and preparing takes {work * 1e3:.1f} ms, waited for {wait * 1e3:.1f} ms of it")
 
 

@@ -4,7 +4,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +18,16 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = (
     "errors", "version", "untrusted", "progress", "graph", "ops", "passes", "engines", "exporters",
     "runtime",
-    "checkpoint", "models", "media", "formats", "predict", "evaluate", "jobs", "compat", "cli",
-    "serve", "scale",
+    "checkpoint", "models", "media", "formats", "predict", "evaluate", "jobs", "compat",
+    "serve", "cli", "scale",
 )  # fmt: skip
 OUTSIDE = {"__init__", "__main__"}
 
 FILE_LINES, FUNCTION_LINES = 400, 60
 MOST_MODULES = 60  # that `import samgraph` brings along: it takes a few milliseconds
 HEAVY = ("openvino", "torch", "PIL", "av", "starlette", "numpy", "click", "rich", "safetensors")
+# Folders of tests/ that mirror no folder of the package.
+EXTRAS = {"examples", "browser", "e2e", "golden", "hostile", "load", "parity", "training"}
 VAGUE = {"utils", "helpers", "common", "misc", "util", "helper"}
 
 
@@ -177,7 +179,31 @@ def test_the_failure_rule_sees_what_it_should() -> None:
 
 
 def test_files_are_named_after_what_is_in_them() -> None:
-    assert not [path for path in FILES if path.stem in VAGUE]
+    """But for `compat`, whose modules have the names of another library's."""
+    assert not [path for path in FILES if path.stem in VAGUE and part_of(path) != "compat"]
+
+
+def strays(folders: Iterable[str]) -> list[str]:
+    """Folders with tests, relative to tests/, that neither mirror the package nor are extras."""
+    return [
+        folder
+        for folder in folders
+        if folder.split("/")[0] not in EXTRAS and not (SOURCE / folder).is_dir()
+    ]
+
+
+def test_tests_mirror_the_package() -> None:
+    tests = ROOT / "tests"
+
+    folders = {str(path.parent.relative_to(tests)) for path in tests.rglob("test_*.py")}
+
+    assert {"engines/openvino", "media/video", "golden"} <= folders
+    assert not strays(folders)
+
+
+def test_the_mirror_rule_sees_what_it_should() -> None:
+    assert strays(["media/video", "hostile/kept", "."]) == []
+    assert strays(["media/film", "loose"]) == ["media/film", "loose"]
 
 
 def test_every_error_raised_on_purpose_is_one_of_ours() -> None:

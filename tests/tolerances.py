@@ -81,3 +81,18 @@ ERF = 1e-12
 ALGEBRAIC_PASS = 1e-6
 # A node marked exact, in bf16 mode against fp32 mode, relative to the largest value.
 EXACT_NODE = 1e-6
+
+# Native attention of small random arrays against the reference in float64: float32 sums of up to a
+# hundred products, and scores up to 100, whose exponential has 100 times their relative error.
+NATIVE_ATTENTION = 2e-4
+# Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
+COLOUR_STEPS = 14
+# Drop-in code. Methods of tensors, and the reference's functions, beside the originals: sums of a
+# few float32 numbers in another order.
+COMPAT_METHODS = 1e-6
+# Two engines that track three frames on their own memories, in bfloat16: 2.1e-3 was seen.
+COMPAT_TRACKED_LOGITS = 0.02
+# A session of transformers, memories in bfloat16 on both sides: at most 3.1e-3 was seen, and 8e-2
+# where one of two objects was remembered in another way.
+TRANSFORMERS_LOGITS_RMS = 0.01
+TRANSFORMERS_SCORE = 0.03

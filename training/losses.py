@@ -1,4 +1,4 @@
-"""What the student is told: focal and dice on masks, error of its own scores, presence.
+"""The losses of the student: focal and dice on masks, error of its own scores, presence.
 
 Shapes: N prompts, M masks of a prompt. Targets are coverage 0..1.
 """

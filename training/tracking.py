@@ -31,13 +31,13 @@ class Bank:
         recent = range(max(1, now - config.memory_frames + 1), now)
         frames = [0, *recent]
         slots = [config.memory_frames - 1, *(now - i - 1 for i in recent)]
-        told = [0, *range(max(1, now - config.max_pointers + 1), now)]
-        steps = _numbers(tuple(now - i for i in told), embedding.device)
+        indices = [0, *range(max(1, now - config.max_pointers + 1), now)]
+        steps = _numbers(tuple(now - i for i in indices), embedding.device)
         return student.recall(
             embedding,
             torch.stack([self.memories[i] for i in frames], 1),
             _numbers(tuple(slots), embedding.device).expand(N, -1),
-            torch.stack([self.pointers[i] for i in told], 1),
+            torch.stack([self.pointers[i] for i in indices], 1),
             (steps * pace).expand(N, -1),
         )
 

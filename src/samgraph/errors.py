@@ -1,4 +1,4 @@
-"""Every error samgraph raises on purpose, named after who must act.
+"""The exceptions of samgraph, named after what the caller must fix.
 
 A message is one fact, with the offending value in backticks, then up to three short lines:
 
@@ -8,6 +8,8 @@ A message is one fact, with the offending value in backticks, then up to three s
       hint: pass `max_pixels=90_000_000`
 """
 
+LONGEST_PART = 1200  # characters of what, got, expected, hint each
+
 
 class SamgraphError(Exception):
     """Base of all errors raised on purpose by this package."""
@@ -15,21 +17,34 @@ class SamgraphError(Exception):
     def __init__(
         self, what: str, *, got: object = None, expected: object = None, hint: str | None = None
     ) -> None:
-        self.what, self.got, self.expected, self.hint = printable(what), got, expected, hint
-        lines = [what]
+        self.what, self.got, self.expected, self.hint = brief(what), got, expected, hint
+        lines = [self.what]
         if got is not None:
-            lines.append(f"  got:      {got}")
+            lines.append(f"  got:      {brief(got)}")
         if expected is not None:
-            lines.append(f"  expected: {expected}")
+            lines.append(f"  expected: {brief(expected)}")
         if hint is not None:
-            lines.append(f"  hint: {hint}")
-        super().__init__(printable("\n".join(lines)))
+            lines.append(f"  hint: {brief(hint)}")
+        super().__init__("\n".join(lines))
+
+
+def brief(part: object, longest: int = LONGEST_PART) -> str:
+    """A part of a message, printable; the middle is left out of what no person would read."""
+    try:
+        text = str(part)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a nest without end
+        text = f"a {type(part).__name__} that is too long to show"
+    return _cut(printable(_cut(text, longest)), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest * 2 // 3]}…{text[-longest // 3 :]}"
 
 
 def printable(text: str) -> str:
-    """`text` without what could steer a terminal: control and format characters are escaped.
+    """`text` with control and format characters escaped, so that it cannot control a terminal.
 
-    Lines stay lines. Bytes of a file name that are not UTF-8 are shown in hexadecimal.
+    Line breaks are kept. Bytes of a file name that are not UTF-8 are shown in hexadecimal.
     """
     if text.isprintable():
         return text
@@ -55,7 +70,7 @@ class OptionError(SamgraphError, ValueError):
 
 
 class InputError(SamgraphError, ValueError):
-    """What was given to a compiled graph does not fit its inputs."""
+    """Arguments of a compiled graph do not fit its inputs."""
 
 
 class EngineError(SamgraphError, RuntimeError):
@@ -67,7 +82,7 @@ class CheckpointError(SamgraphError, ValueError):
 
 
 class DownloadError(CheckpointError, OSError):
-    """A file could not be fetched, or is not the file that was promised."""
+    """A file could not be downloaded, or has the wrong hash."""
 
 
 class ImageError(SamgraphError, ValueError):
@@ -83,12 +98,12 @@ class PromptError(SamgraphError, ValueError):
 
 
 class CapacityError(SamgraphError, MemoryError):
-    """The work asked for does not fit within the limits that were set."""
+    """A request exceeds the limits that were set."""
 
 
 class OutputError(SamgraphError, OSError):
-    """A result cannot be written where it was asked to go."""
+    """A result cannot be written to its destination."""
 
 
 class SamgraphWarning(UserWarning):
-    """Something is slower or less than asked for, but the result is right."""
+    """Something is slower or less than requested, but the result is right."""

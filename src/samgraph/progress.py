@@ -1,4 +1,4 @@
-"""How far long work has come: a callback, one line on a terminal, or lines in a log.
+"""Progress of long work: a callback, one line on a terminal, or lines in a log.
 
     with Progress(900, "frames", show=True) as progress:
         for frame in frames:
@@ -18,8 +18,8 @@ from typing import Self, TextIO, TypeAlias, TypeVar
 
 from samgraph.errors import printable
 
-# A function of what is done and what there is to do; True for text, False for nothing; None for
-# text where standard error is a terminal.
+# A function of the amount done and the total; True for text, False for nothing; None for text where
+# standard error is a terminal.
 ShowProgress: TypeAlias = bool | Callable[[int, int], object] | None
 
 Item = TypeVar("Item")
@@ -29,9 +29,9 @@ LOG_SECONDS = 15.0
 
 
 class Progress:
-    """Counts what is done of `total`; `done` is what an earlier run did already.
+    """Counts the work done of `total`; `done` is the work of an earlier run.
 
-    A total of 0 is one that is not known.
+    A total of 0 is unknown.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Progress:
         return f"{name}{count}, {self.rate:.1f} per second, {clock(left)} left"
 
     def advance(self, count: int = 1) -> None:
-        """Add what was done since the last call."""
+        """Add `count` units of work."""
         self.done += count
         self.fresh += count
         if self._call is not None:
@@ -87,7 +87,7 @@ class Progress:
             self._print(sys.stderr)
 
     def note(self, text: str) -> None:
-        """Print a line of its own, once."""
+        """Print a separate line, once."""
         if text in self._notes:
             return
         self._notes.add(text)

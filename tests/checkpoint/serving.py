@@ -1,4 +1,4 @@
-"""A small web server for the download tests, which can be told to misbehave."""
+"""A small web server for the download tests, which misbehaves on request."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""The built-in model: loaded by no name and by its own, checked, and told when damaged."""
+"""The built-in model: the default, loaded by name, and refused when damaged."""
 
 import re
 from collections.abc import Callable

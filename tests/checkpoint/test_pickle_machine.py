@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from samgraph.checkpoint.pickle_machine import MOST_OPERATIONS, PickleMachine
+from samgraph.checkpoint.pickle_machine import MOST_OPCODES, PickleMachine
 from samgraph.errors import CheckpointError
 from tests.checkpoint.making import Call, Emitter, Name, Ordered, Raw
 
@@ -63,11 +63,11 @@ FAULTS = {
     "has a name that is not text": b"NN\x93.",
     "has a line without an end": b"ccollections",
     "has a number `1x` that is not one": b"I1x\n.",
-    "uses the operation `NEWOBJ`": b"NN\x81.",
-    "uses the operation `EXT1`": b"\x82\x01.",
-    "uses the operation `OBJ`": b"(No.",
-    "uses the operation `PERSID`": b"Pabc\n.",
-    "uses the operation `0xff`": b"\xff.",
+    "uses the opcode `NEWOBJ`": b"NN\x81.",
+    "uses the opcode `EXT1`": b"\x82\x01.",
+    "uses the opcode `OBJ`": b"(No.",
+    "uses the opcode `PERSID`": b"Pabc\n.",
+    "uses the opcode `0xff`": b"\xff.",
     "calls something that is not a name": b"N)R.",
     "refers to something that is not a storage of five fields": b"NQ.",
 }
@@ -82,11 +82,11 @@ def test_a_mark_protects_what_is_below_it() -> None:
     assert "empty stack" in message(b"K\x01(\x85t.")
 
 
-def test_a_program_is_stopped_after_so_many_operations() -> None:
-    assert f"more than {MOST_OPERATIONS:,} operations" in message(b"N" * (MOST_OPERATIONS + 1))
+def test_a_program_is_stopped_after_too_many_opcodes() -> None:
+    assert f"more than {MOST_OPCODES:,} opcodes" in message(b"N" * (MOST_OPCODES + 1))
 
 
-def test_a_name_used_by_an_old_operation_is_refused_by_name() -> None:
+def test_a_name_used_by_an_old_opcode_is_refused_by_name() -> None:
     assert "`os.system`" in message(b"(ios\nsystem\n.")
 
 
@@ -126,5 +126,5 @@ def test_a_mapping_may_hold_itself() -> None:
     assert value["a"] is value
 
 
-def test_raw_operations_pass_through_the_emitter() -> None:
+def test_raw_opcodes_pass_through_the_emitter() -> None:
     assert run(Emitter().program(Raw(b"K\x05"))) == 5

@@ -85,10 +85,10 @@ def test_files_of_the_library_are_read(tmp_path: Path) -> None:
 F32 = "F32"
 X = entry(F32, [2], [0, 8])
 FAULTS: dict[str, tuple[object, int]] = {
-    "is not described by a type, a shape and a place": ({"x": {"dtype": F32}}, 8),
-    "a type that is not read\n  got:      `F8_E4M3`": ({"x": entry("F8_E4M3", [2], [0, 2])}, 2),
-    "the place of `x` is not two numbers": ({"x": entry(F32, [2], [0, 8.0])}, 8),
-    "does not fit its shape\n  got:      bytes 0 to 8": ({"x": entry(F32, [3], [0, 8])}, 8),
+    "is not described by a dtype, a shape and offsets": ({"x": {"dtype": F32}}, 8),
+    "an unsupported dtype\n  got:      `F8_E4M3`": ({"x": entry("F8_E4M3", [2], [0, 2])}, 2),
+    "the offsets of `x` are not two numbers": ({"x": entry(F32, [2], [0, 8.0])}, 8),
+    "do not fit its shape\n  got:      bytes 0 to 8": ({"x": entry(F32, [3], [0, 8])}, 8),
     "the shape of `x` is impossible\n  got:      -2": ({"x": entry(F32, [-2], [0, 8])}, 8),
     "`y` overlaps another tensor": ({"x": X, "y": entry(F32, [2], [4, 12])}, 12),
     "`y` comes after unused bytes": ({"x": X, "y": entry(F32, [2], [9, 17])}, 17),
@@ -115,7 +115,7 @@ def test_a_header_that_lies_is_refused(tmp_path: Path, fault: str) -> None:
 def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
     one = json.dumps(X)
 
-    with pytest.raises(CheckpointError, match="`x` is there twice"):
+    with pytest.raises(CheckpointError, match="`x` is a duplicate key"):
         load(tmp_path, with_header(f'{{"x":{one},"x":{one}}}'.encode(), bytes(8)))
 
 

@@ -222,7 +222,7 @@ BAD = {
     "a wrong suffix": (("--point", "4,5", "-o", "a.jpg", "--format", "coco"), "cannot hold"),
     "a missing folder": (("--point", "4,5", "-o", "no/such/m.png"), "mkdir -p"),
     "a mask of another size": (("--mask", "small.png"), "wrong size"),
-    "a mask with colours": (("--mask", "a.png"), "does not hold one number a pixel"),
+    "a mask with colours": (("--mask", "a.png"), "does not hold one number per pixel"),
     "a mask that is missing": (("--mask", "none.png"), "`none.png` does not exist"),
     "both on standard output": (("--point", "4,5", "-o", "-", "--json"), "both need"),
 }

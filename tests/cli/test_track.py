@@ -185,7 +185,7 @@ def test_a_mask_with_several_values_is_an_object_per_value(samgraph: Run) -> Non
         (["frames", *["--mask", "mask.png"] * 2, "-o", "out"], "a mask and another prompt"),
         (["frames", *BOX, "--both", "--reverse", "-o", "out"], "both directions"),
         (["frames", "--mask", "none.png", "-o", "out"], "does not exist"),
-        (["frames", "--mask", "a.png", "-o", "out"], "one number a pixel"),
+        (["frames", "--mask", "a.png", "-o", "out"], "one number per pixel"),
         (["nothing.mp4", *BOX, "-o", "out"], "does not exist"),
         (["bad.png", *BOX, "-o", "out"], "not a video"),
         (["http://x/y.mp4", *BOX, "-o", "out"], "not fetched"),

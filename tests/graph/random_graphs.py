@@ -13,6 +13,7 @@ from samgraph import ops
 from samgraph.graph import Builder, Graph, Tensor
 from samgraph.graph.dims import Dim, evaluate
 from samgraph.graph.types import INTEGERS, Array, DType, TensorType, numpy_dtype
+from tests.graph.random_attention import many_tokens, rotated_memory
 from tests.ops.drawing import Draw, flag, number, pick
 
 Step = Callable[[Draw, Builder, Tensor], Tensor]
@@ -335,9 +336,11 @@ STEPS: tuple[Step, ...] = (
 # What a pass looks for that few graphs have.
 FOR_PASS: dict[str, tuple[Step, ...]] = {
     "absorb_key_projection": (_cross_attention,),
+    "absorb_key_rotation": (rotated_memory,),
     "absorb_query_projection": (_cross_attention,),
     "absorb_scale": (_residual,),
     "absorb_value_projection": (_narrow_value,),
+    "attention_to_flash": (many_tokens,),
     "conv_transpose_to_linear": (_upscaled,),
     "fuse_attention": (_attention,),
     "fuse_linear_activation": (_linear,),

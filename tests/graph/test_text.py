@@ -153,9 +153,9 @@ def test_large_constants_need_their_bytes() -> None:
         ("return y=%1", "return y=%1, y=%0", "needs outputs with different names"),
         ("  return y=%1\n", "", "line 7 is not a node"),
         ("\n}", "", "the text ends without a closing brace"),
-        ("\n}", "\n}\nmore", "line 9 stands after the closing brace"),
+        ("\n}", "\n}\nmore", "line 9 is after the closing brace"),
         ("relu(%0)", 'relu(%0, a="x", a="y")', "gives `a` twice"),
-        ("%x: f32[B,8],", "%x: f32[B+C,8],", "no input of graph `mlp` tells the value of `B`"),
+        ("%x: f32[B,8],", "%x: f32[B+C,8],", "no input of graph `mlp` binds `B`"),
         ("param %layers.0.weight", "param %layers,0", "line 3 is not a declaration"),
     ],
 )

@@ -76,7 +76,7 @@ ADD, RELU = good().nodes
         ),
         (
             replace(good(), inputs=(Value("x", TensorType((symbol("M") * symbol("N"),))),)),
-            "no input of graph `g` tells the value of `M`",
+            "no input of graph `g` binds `M`",
         ),
         (
             replace(
@@ -88,7 +88,7 @@ ADD, RELU = good().nodes
                     ),
                 ),
             ),
-            "no input tells the value of `Q`",
+            "no input binds `Q`",
         ),
         (
             replace(
@@ -100,7 +100,7 @@ ADD, RELU = good().nodes
                     ),
                 ),
             ),
-            "no input tells the value of `Q`",
+            "no input binds `Q`",
         ),
         (replace(good(), name="a b"), "a graph has the name `a b`"),
         (replace(good(), inputs=(X, Value("a,b", F32))), "an input has the name `a,b`"),

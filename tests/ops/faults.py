@@ -76,42 +76,42 @@ def attention_with_keys_as_values(
     return TRUE["attention"](q, k, np.ascontiguousarray(other), *mask, heads=heads, scale=scale)
 
 
-def _rope(x: Array, cos: Array, sin: Array, heads: int, turned: int) -> Array:
+def _rope(x: Array, cos: Array, sin: Array, heads: int, rotated: int) -> Array:
     size = x.shape[-1] // heads // 2
-    pairs = x[..., :turned, :].reshape(*x.shape[:-2], turned, heads, size, 2)
+    pairs = x[..., :rotated, :].reshape(*x.shape[:-2], rotated, heads, size, 2)
     a, b = pairs[..., 0], pairs[..., 1]
     c, s = cos[:, None, :].astype(x.dtype), sin[:, None, :].astype(x.dtype)
-    y = np.stack([a * c - b * s, a * s + b * c], -1).reshape(*x.shape[:-2], turned, x.shape[-1])
-    return np.concatenate([y, x[..., turned:, :]], -2)
+    y = np.stack([a * c - b * s, a * s + b * c], -1).reshape(*x.shape[:-2], rotated, x.shape[-1])
+    return np.concatenate([y, x[..., rotated:, :]], -2)
 
 
 def rope_interleaved(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
     """Every place once for each frame, then the next: not frame after frame."""
-    turned = x.shape[-2] - unrotated
-    if not turned:
+    rotated = x.shape[-2] - unrotated
+    if not rotated:
         return x
     tables = rotation_tables(grid, x.shape[-1] // heads, theta)
-    cos, sin = (np.repeat(table, turned // len(table), 0) for table in tables)
-    return _rope(x, cos, sin, heads, turned)
+    cos, sin = (np.repeat(table, rotated // len(table), 0) for table in tables)
+    return _rope(x, cos, sin, heads, rotated)
 
 
 def rope_with_rows_first(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
-    turned = x.shape[-2] - unrotated
-    if not turned:
+    rotated = x.shape[-2] - unrotated
+    if not rotated:
         return x
     tables = rows_first(grid, x.shape[-1] // heads, theta)
-    cos, sin = (np.tile(table, (turned // len(table), 1)) for table in tables)
-    return _rope(x, cos, sin, heads, turned)
+    cos, sin = (np.tile(table, (rotated // len(table), 1)) for table in tables)
+    return _rope(x, cos, sin, heads, rotated)
 
 
 def rope_turning_the_last(
     x: Array, *, grid: Any, theta: float, heads: int, unrotated: int
 ) -> Array:
     """The first tokens are left alone, not the last."""
-    turned = TRUE["axial_rope"](
+    rotated = TRUE["axial_rope"](
         np.roll(x, -unrotated, -2), grid=grid, theta=theta, heads=heads, unrotated=unrotated
     )
-    return np.roll(turned, unrotated, -2)
+    return np.roll(rotated, unrotated, -2)
 
 
 def rope_of_halves(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
@@ -133,8 +133,8 @@ def rope_with_another_theta(x: Array, *, theta: float, **rest: Any) -> Array:
 
 
 def linear_transposed(x: Array, weight: Array, *bias: Array, activation: str = "none") -> Array:
-    turned = weight.T if weight.shape[0] == weight.shape[1] else weight[::-1]
-    return TRUE["linear"](x, turned, *bias, activation=activation)
+    transposed = weight.T if weight.shape[0] == weight.shape[1] else weight[::-1]
+    return TRUE["linear"](x, transposed, *bias, activation=activation)
 
 
 def linear_without_activation(*arrays: Array, activation: str = "none") -> Array:

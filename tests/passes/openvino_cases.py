@@ -190,3 +190,33 @@ def expose_channels_last_leaves_pictures_and_other_readers() -> Graph:
         by=ops.relu(x),
         already=(x.transpose(0, 2, 3, 1) * 2.0).transpose(0, 3, 1, 2),
     )
+
+
+@case("absorb_key_rotation")
+def absorb_key_rotation_of_a_memory() -> Graph:
+    builder = Builder("memory")
+    x, q = builder.input("x", "f32[B,4*F+Q,2]"), builder.input("q", "f32[B,4,8]")
+    pointers = builder.input("pointers", "f32[Q]")
+    keys = ops.linear(x, builder.param("w", "f32[8,2]"), builder.param("b", "f32[8]"))
+    keys = ops.axial_rope(keys, grid=(2, 2), theta=100.0, unrotated=pointers.shape[0])
+    return builder.finish(y=ops.attention(q, keys, x, heads=1, scale=0.5))
+
+
+@case("absorb_key_rotation")
+def absorb_key_rotation_leaves_wide_and_shared_keys() -> Graph:
+    builder = Builder("wide")
+    x, q = builder.input("x", "f32[B,4,8]"), builder.input("q", "f32[B,4,8]")
+    wide = ops.linear(x, builder.param("w", "f32[8,8]"))
+    narrow = ops.linear(x[..., :2], builder.param("n", "f32[8,2]"))
+    wide, narrow = (ops.axial_rope(k, grid=(2, 2), theta=100.0) for k in (wide, narrow))
+    y = ops.attention(q, wide, x, heads=1, scale=0.5)
+    z = ops.attention(q, narrow, x, heads=1, scale=0.5)
+    return builder.finish(y=y, z=z, keys=narrow)
+
+
+@case("attention_to_flash")
+def attention_to_flash_of_many_tokens() -> Graph:
+    builder = Builder("many")
+    x, few = builder.input("x", "f32[B,1024,4]"), builder.input("few", "f32[B,M,4]")
+    y = ops.attention(x, x, x, heads=2, scale=0.5)
+    return builder.finish(y=y, z=ops.attention(few, x, x, heads=2, scale=0.5))

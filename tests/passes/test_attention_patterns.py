@@ -21,7 +21,7 @@ def graph_of(write: Write, *, batch: str = "B,") -> Graph:
     return builder.finish(y=write(q, k, v))
 
 
-def turned(k: Tensor) -> Tensor:
+def flipped(k: Tensor) -> Tensor:
     rank = len(k.shape)
     return ops.transpose(k, *range(rank - 2), rank - 1, rank - 2)
 
@@ -36,19 +36,19 @@ def soft(scores: Tensor, v: Tensor) -> Tensor:
 
 
 FUSED: dict[str, tuple[Write, float]] = {
-    "no scale": (lambda q, k, v: soft(q @ turned(k), v), 1.0),
-    "scale behind": (lambda q, k, v: soft(q @ turned(k) * 0.25, v), 0.25),
-    "scale in front": (lambda q, k, v: soft(0.25 * (q @ turned(k)), v), 0.25),
-    "division": (lambda q, k, v: soft(q @ turned(k) / 8, v), 0.125),
-    "mask behind": (lambda q, k, v: soft(q @ turned(k) * 0.5 + q[..., :1], v), 0.5),
-    "mask in front": (lambda q, k, v: soft(q[..., :1] + q @ turned(k) * 0.5, v), 0.5),
+    "no scale": (lambda q, k, v: soft(q @ flipped(k), v), 1.0),
+    "scale behind": (lambda q, k, v: soft(q @ flipped(k) * 0.25, v), 0.25),
+    "scale in front": (lambda q, k, v: soft(0.25 * (q @ flipped(k)), v), 0.25),
+    "division": (lambda q, k, v: soft(q @ flipped(k) / 8, v), 0.125),
+    "mask behind": (lambda q, k, v: soft(q @ flipped(k) * 0.5 + q[..., :1], v), 0.5),
+    "mask in front": (lambda q, k, v: soft(q[..., :1] + q @ flipped(k) * 0.5, v), 0.5),
     "a product as mask": (
-        lambda q, k, v: soft(ops.sin(q)[..., :1] * 2 + q @ turned(k) * 0.5, v),
+        lambda q, k, v: soft(ops.sin(q)[..., :1] * 2 + q @ flipped(k) * 0.5, v),
         0.5,
     ),
-    "mask of one row": (lambda q, k, v: soft(q @ turned(k) + np.ones(1), v), 1.0),
-    "axis from the front": (lambda q, k, v: ops.softmax(q @ turned(k), len(q.shape) - 1) @ v, 1.0),
-    "keys turned elsewhere": (lambda q, k, v: soft(q @ ops.sin(turned(k)), v), 1.0),
+    "mask of one row": (lambda q, k, v: soft(q @ flipped(k) + np.ones(1), v), 1.0),
+    "axis from the front": (lambda q, k, v: ops.softmax(q @ flipped(k), len(q.shape) - 1) @ v, 1.0),
+    "keys transposed elsewhere": (lambda q, k, v: soft(q @ ops.sin(flipped(k)), v), 1.0),
 }
 
 
@@ -67,32 +67,32 @@ def test_a_way_of_writing_attention_is_recognised(name: str, batch: str) -> None
 
 
 def _twice(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    weights = ops.softmax(q @ turned(k))
+    weights = ops.softmax(q @ flipped(k))
     return weights @ v + ops.reduce(weights, (-1,), how="max", keep=True)
 
 
 def _scores_twice(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    scores = q @ turned(k)
+    scores = q @ flipped(k)
     return soft(scores, v) + ops.reduce(scores, (-1,), how="max", keep=True)
 
 
 def _wide_mask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """One row of scores, and a mask that makes many of it."""
-    return soft(q[..., :1, :] @ turned(k) + ops.sin(q)[..., :1], v)
+    return soft(q[..., :1, :] @ flipped(k) + ops.sin(q)[..., :1], v)
 
 
 LEFT_ALONE: dict[str, Write] = {
     "weights read twice": _twice,
     "scores read twice": _scores_twice,
-    "softmax over queries": lambda q, k, v: ops.softmax(q @ turned(k), -2) @ v,
+    "softmax over queries": lambda q, k, v: ops.softmax(q @ flipped(k), -2) @ v,
     "mask that adds rows": _wide_mask,
-    "negative scale": lambda q, k, v: soft(q @ turned(k) * -1, v),
-    "scale of zero": lambda q, k, v: soft(q @ turned(k) * 0, v),
-    "division by zero": lambda q, k, v: soft(q @ turned(k) / 0, v),
-    "number divided by scores": lambda q, k, v: soft(2 / (q @ turned(k) + 50), v),
-    "scale that is a tensor": lambda q, k, v: soft(q @ turned(k) * ops.sin(q)[..., :1], v),
-    "softmax scaled behind": lambda q, k, v: (ops.softmax(q @ turned(k)) * 2) @ v,
-    "scale over mask": lambda q, k, v: soft((q @ turned(k) + q[..., :1]) * 0.5, v),
+    "negative scale": lambda q, k, v: soft(q @ flipped(k) * -1, v),
+    "scale of zero": lambda q, k, v: soft(q @ flipped(k) * 0, v),
+    "division by zero": lambda q, k, v: soft(q @ flipped(k) / 0, v),
+    "number divided by scores": lambda q, k, v: soft(2 / (q @ flipped(k) + 50), v),
+    "scale that is a tensor": lambda q, k, v: soft(q @ flipped(k) * ops.sin(q)[..., :1], v),
+    "softmax scaled behind": lambda q, k, v: (ops.softmax(q @ flipped(k)) * 2) @ v,
+    "scale over mask": lambda q, k, v: soft((q @ flipped(k) + q[..., :1]) * 0.5, v),
 }
 
 
@@ -121,7 +121,7 @@ def joined(y: Tensor) -> Tensor:
 def test_heads_go_into_the_op(mask: str | None) -> None:
     builder = Builder("heads")
     q, k, v = (heads_of(builder.input(name, "f64[B,M,8]"), 2) for name in "qkv")
-    scores = q @ turned(k) * 0.5
+    scores = q @ flipped(k) * 0.5
     if mask:
         scores = scores + builder.input("mask", mask)
     graph = builder.finish(y=joined(soft(scores, v)))
@@ -137,7 +137,7 @@ def test_heads_go_into_the_op(mask: str | None) -> None:
 def test_heads_that_are_not_joined_again_stay_apart() -> None:
     builder = Builder("heads")
     q, k, v = (heads_of(builder.input(name, "f64[B,M,8]"), 2) for name in "qkv")
-    graph = builder.finish(y=soft(q @ turned(k), v))
+    graph = builder.finish(y=soft(q @ flipped(k), v))
 
     after, node = fused(graph)
 
@@ -150,7 +150,7 @@ def test_heads_of_another_split_stay_apart() -> None:
     builder = Builder("heads")
     q, k, v = (heads_of(builder.input(name, "f64[B,M,8]"), 2) for name in "qkv")
     B, _, M, _ = q.shape
-    y = ops.transpose(soft(q @ turned(k), v), 0, 2, 1, 3).reshape(B, M * 2, 4)  # not joined
+    y = ops.transpose(soft(q @ flipped(k), v), 0, 2, 1, 3).reshape(B, M * 2, 4)  # not joined
     graph = builder.finish(y=y)
 
     after, _ = fused(graph)
@@ -162,7 +162,7 @@ def test_attention_is_exact_when_a_part_of_it_was() -> None:
     builder = Builder("exact")
     q, k, v = (builder.input(name, "f64[B,M,8]") for name in "qkv")
     with builder.exact():
-        weights = ops.softmax(q @ turned(k))
+        weights = ops.softmax(q @ flipped(k))
     graph = builder.finish(y=weights @ v)
 
     _, node = fused(graph)

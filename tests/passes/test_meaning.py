@@ -21,12 +21,13 @@ from samgraph.passes import PASSES, fold_params, optimise, passes_for
 from samgraph.passes.pipeline import PRECISIONS, Precision
 from samgraph.passes.specialise import specialise
 from tests.engines.present import ENGINES
-from tests.graph.random_graphs import arrays_for, graphs
+from tests.graph.random_graphs import FOR_PASS, arrays_for, graphs
 from tests.graph.random_images import image_graphs
 from tests.passes.every_pass import EVERY_PASS, OWN_PASSES
 from tests.tolerances import ALGEBRAIC_PASS
 
 ALGEBRAIC = {
+    "absorb_key_rotation",
     "fuse_attention",
     "absorb_value_projection",
     "merge_projections",
@@ -47,7 +48,8 @@ ALGEBRAIC = {
     "linear_to_pointwise",
     "maps_to_tokens",
 }
-FOR_IMAGES = {*OWN_PASSES, "decompose_axial_rope", "decompose_layer_norm_2d"}
+FOR_IMAGES = OWN_PASSES.keys() - FOR_PASS.keys()
+FOR_IMAGES |= {"decompose_axial_rope", "decompose_layer_norm_2d"}
 SIZES = ({"B": 2, "M": 5}, {"B": 1, "M": 1})
 
 

@@ -292,6 +292,14 @@ IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
         _spoiling("decompose_axial_rope", "gather", _first_input),
         ALGEBRAIC_PASS,
     ),
+    "scale of attention over a memory forgotten": (
+        _spoiling("absorb_key_rotation", "rope_key_attention", _forget_scale),
+        ALGEBRAIC_PASS,
+    ),
+    "scale of large attention forgotten": (
+        _spoiling("attention_to_flash", "flash_attention", _forget_scale),
+        0.0,
+    ),
     "another eps": (
         _spoiling("decompose_layer_norm_2d", "layer_norm", _large_eps),
         ALGEBRAIC_PASS,

@@ -1,4 +1,4 @@
-"""Checkpoints: reading them safely, naming them, and telling which model they are for.
+"""Checkpoints: safe reading and writing, names of releases, and matching with a model.
 
 `samgraph.checkpoint.download` fetches the released files; it is imported only when needed.
 """

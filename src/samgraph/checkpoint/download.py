@@ -1,12 +1,12 @@
-"""Fetching a released checkpoint once, and finding it ever after.
+"""Downloads of released checkpoints into a cache.
 
     address -> <cache>/<file>.part -> sha256 -> <cache>/<file>
 
-A file in the cache was whole and right when it got its name. Interrupted downloads go on where
-they stopped, in this run or the next. Two processes that want one file wait for each other.
+A file is renamed into the cache only after its sha256 is verified. Interrupted downloads are
+resumed, in this run or the next. Processes that need the same file wait for each other.
 
-`SAMGRAPH_CACHE` moves the cache, `SAMGRAPH_MIRROR` the server, and `SAMGRAPH_OFFLINE=1` promises
-that no connection is opened. None of them can change what a file holds: the hash decides.
+`SAMGRAPH_CACHE` sets the cache folder, `SAMGRAPH_MIRROR` the server, and with `SAMGRAPH_OFFLINE=1`
+no connection is opened. None of them can change a file's content: its hash is fixed.
 """
 
 import os
@@ -37,16 +37,16 @@ SLACK_BYTES = 16 << 20
 
 
 def cache_folder(cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Where checkpoints are kept: `cache_dir`, or `checkpoints` in the folder of all caches."""
+    """The folder of downloaded checkpoints: `cache_dir`, or `checkpoints` in the cache root."""
     if cache_dir is not None:
         return default_cache_dir(cache_dir)
     return default_cache_dir() / "checkpoints"
 
 
 def cached(release: Release, *, cache_dir: str | os.PathLike[str] | None = None) -> Path | None:
-    """The path of `release` if it has been fetched before."""
+    """The path of `release` in the cache; None if it has not been downloaded."""
     path = cache_folder(cache_dir) / release.file
-    return path if path.is_file() else None
+    return path if os.path.isfile(path) else None
 
 
 def is_offline(offline: bool | None = None) -> bool:
@@ -64,10 +64,10 @@ def fetch(
     offline: bool | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """The path of `release`, after fetching it if it is not in the cache.
+    """The path of `release`, downloaded if it is not in the cache.
 
-    `mirror` is the address of a folder that has the same file. `progress` is called with the
-    bytes there are and the bytes there will be; without it, a bar is shown on a terminal.
+    `mirror` is the URL of a folder with the same file. `progress` is called with the bytes
+    received and the total; without it, a bar is shown on a terminal.
     """
     found = cached(release, cache_dir=cache_dir)
     if found is not None:
@@ -81,7 +81,7 @@ def fetch(
             hint=f"unset `{OFFLINE}`, or fetch {release.address} elsewhere and put it there",
         )
     with _locked(path):
-        if not path.is_file():
+        if not os.path.isfile(path):
             with _reporting(release, progress) as report:
                 most = 2 * release.approximate_bytes + SLACK_BYTES
                 part = path.with_name(f"{path.name}.part")
@@ -97,7 +97,7 @@ def _address(release: Release, mirror: str | None) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the right to write `path`, among all processes of this machine."""
+    """Hold the lock file of `path`, among all processes of this machine."""
     from filelock import FileLock, Timeout
 
     try:
@@ -118,7 +118,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _complete(transfer: Transfer) -> None:
-    """Attempt until the file is whole, with pauses that grow while nothing arrives."""
+    """Retry until the file is complete, with exponential backoff while no bytes arrive."""
     failures = 0
     last = ""
     for _ in range(MOST_TRIES):
@@ -145,11 +145,11 @@ def _complete(transfer: Transfer) -> None:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+    return path.stat().st_size if os.path.isfile(path) else 0
 
 
 def _publish(part: Path, path: Path) -> None:
-    """Give a finished file its name, in one step."""
+    """Rename a finished download, atomically."""
     try:
         with part.open("rb+") as stream:
             os.fsync(stream.fileno())
@@ -161,7 +161,7 @@ def _publish(part: Path, path: Path) -> None:
 
 @contextmanager
 def _reporting(release: Release, progress: Progress | None) -> Iterator[Progress]:
-    """The caller's progress function, a bar on the terminal, or silence."""
+    """The caller's progress function, a bar on a terminal, or a no-op."""
     if progress is not None:
         yield progress
     elif sys.stderr is not None and sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""Recognising other models by the names of their tensors, so that an error can say what came."""
+"""Recognition of other models by their tensor names, for error messages."""
 
 import re
 from collections.abc import Collection
@@ -9,13 +9,13 @@ from samgraph.checkpoint.transformers_names import is_transformers
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of model: what to call it, and patterns that its names match, each at least once."""
+    """A model family: its name, and patterns that each match at least one tensor name."""
 
     description: str
     signs: tuple[str, ...]
 
 
-# The first family whose every sign is found is the answer, so the narrow ones come first.
+# The first family all of whose patterns match is returned, so specific families come first.
 FAMILIES: tuple[Family, ...] = (
     Family("SAM 3", (r"^detector\.", r"^tracker\.")),
     Family("SAM 3, saved by transformers", (r"^(detector_model|tracker_model|tracker_neck)\.",)),
@@ -42,7 +42,7 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def describe_foreign(keys: Collection[str]) -> str | None:
-    """What a checkpoint with these names is, if it is a model that is known but not run here."""
+    """The name of a known but unsupported model with these tensor names; None if unknown."""
     if is_transformers(keys):
         memory = any(key.startswith("memory_attention.") for key in keys)
         return "SAM 2, saved by transformers" + ("" if memory else " without its video memory")

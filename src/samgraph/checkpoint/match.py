@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits a model, and if not, what it is instead."""
+"""Matching of a checkpoint's names and shapes with those of a model."""
 
 from collections.abc import Collection, Mapping
 
@@ -45,9 +45,9 @@ def check(
 
 
 def best_match(found: Shapes, known: Mapping[str, Shapes]) -> tuple[str, float] | None:
-    """The model of `known` that shares most with `found`, and the share that agrees.
+    """The model of `known` with the most tensors in common with `found`, and the fraction.
 
-    The share is of the larger of the two, so 1.0 means equal.
+    The fraction is of the larger of the two, so 1.0 means equal.
     """
     scores = [(_agreement(found, shapes), name) for name, shapes in known.items()]
     if not scores:
@@ -67,7 +67,7 @@ def _hint(
     found: Shapes,
     known: Mapping[str, Shapes] | None,
 ) -> str | None:
-    """What the checkpoint is, as far as its names tell."""
+    """A hint about what the checkpoint is, from its tensor names."""
     match = best_match(found, known or {})
     if match and match[1] == 1.0:
         return f"this is a `{match[0]}` checkpoint: load it as that"

@@ -1,4 +1,4 @@
-"""The eight checkpoints Meta released, and the many ways people write their names."""
+"""The eight checkpoints released by Meta, and the spellings of their names."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ DEFAULT_VERSION = "2.1"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One released file: its name here, its name there, and what it must hash to."""
+    """A released file: its name here, Meta's file name and URL, and its sha256."""
 
     name: str
     file: str
@@ -24,19 +24,19 @@ class Release:
 
     @property
     def approximate_bytes(self) -> int:
-        """Size of the file to within a percent: four bytes a parameter."""
+        """Size of the file to within one percent: four bytes per parameter."""
         return 4 * self.parameters
 
 
 def _release(version: str, size: str, parameters: str, sha256: str) -> Release:
-    """Meta names its files after the version and puts each version in a folder of its date."""
+    """A release with Meta's file name and URL; each version has a folder named by its date."""
     file = f"sam{version}_hiera_{size.replace('-', '_')}.pt"
     folder = "072824" if version == "2" else "092824"
     name = f"sam{version}-{size}"
     return Release(name, file, sha256, int(parameters), f"{BASE}/{folder}/{file}")
 
 
-# Version, size, numbers in the file (the Fourier matrix included), sha256.
+# Version, size, number of values in the file (with the Fourier matrix), sha256.
 TABLE = """
 2    tiny        38946242  65b50056e05bcb13694174f51bb6da89c894b57b75ccdf0ba6352c597c5d1125
 2    small       46044098  95949964d4e548409021d47b22712d5f1abf2564cc0c3c765ba599a24ac7dce3
@@ -58,7 +58,7 @@ NAME = (
 
 
 def normalise(name: str) -> str:
-    """The one name of a release: `sam2.1_hiera_b+` and `base-plus` are `sam2.1-base-plus`."""
+    """The canonical name of a release: `sam2.1_hiera_b+` and `base-plus` are `sam2.1-base-plus`."""
     text = name.strip().lower().replace("_", "-").replace("+", "-plus")
     found = re.fullmatch(NAME, text)
     if found:
@@ -80,5 +80,5 @@ def normalise(name: str) -> str:
 
 
 def find_release(name: str) -> Release:
-    """The release that `name` means, in any of its spellings."""
+    """The release with this name, in any of its spellings."""
     return BY_NAME[normalise(name)]

@@ -1,8 +1,8 @@
-"""A reader of the small part of the pickle language that `torch.save` writes.
+"""An interpreter of the subset of pickle opcodes that `torch.save` writes.
 
-It turns a program into data: text, numbers, tuples, lists, mappings, and the records of
-`pickle_records`. There is no operation that finds an object by its name or calls one, so there
-is nothing here for a hostile file to reach. Operations that only other pickles need are refused.
+The result is plain data: text, numbers, tuples, lists, mappings, and the records of
+`pickle_records`. No opcode imports or calls an object, so a hostile file has nothing to exploit.
+Opcodes that `torch.save` does not write are refused.
 
 Protocols 1 to 5 are read. (Protocol 0 cannot hold a tensor: its references must be text.)
 """
@@ -15,14 +15,14 @@ from samgraph.checkpoint.pickle_records import call_record, name_record, storage
 from samgraph.errors import CheckpointError
 from samgraph.untrusted.text import shown
 
-MOST_OPERATIONS = 200_000  # sam2.1-large has 39,000
+MOST_OPCODES = 200_000  # sam2.1-large has 39,000
 MOST_PROGRAM_BYTES = 8 << 20
 LONGEST_TEXT = 64 << 10
 LONGEST_LINE = 512
 LONGEST_INTEGER = 8
 NEWEST_PROTOCOL = 5
 
-# Operations of the language that are not read, by code, so that an error can name them.
+# Names of the opcodes that are not supported, for error messages.
 UNREAD = {
     **dict(zip(b"01FdgilopPSTUV2BC", (
         "POP", "POP_MARK", "FLOAT", "DICT", "GET", "INST", "LIST", "OBJ", "PUT", "PERSID",
@@ -36,7 +36,7 @@ UNREAD = {
 
 
 class PickleMachine:
-    """Runs one program. Every operand is checked against what is left of it."""
+    """Interprets one pickle. Every operand is checked against the remaining bytes."""
 
     def __init__(self, program: bytes, source: str) -> None:
         self.program, self.source = program, source
@@ -46,48 +46,48 @@ class PickleMachine:
         self.memo: dict[int, object] = {}
 
     def run(self) -> object:
-        """The value the program ends with."""
+        """The unpickled value."""
         if len(self.program) > MOST_PROGRAM_BYTES:
             self.refuse(f"has {len(self.program):,} bytes, more than {MOST_PROGRAM_BYTES:,}")
-        for _ in range(MOST_OPERATIONS):
+        for _ in range(MOST_OPCODES):
             code = self.take(1)[0]
             if code == STOP:
                 break
-            operation = OPERATIONS.get(code)
-            if operation is None:
-                self.refuse_operation(code)
-            operation(self)
+            rule = RULES.get(code)
+            if rule is None:
+                self.refuse_opcode(code)
+            rule(self)
         else:
-            self.refuse(f"has more than {MOST_OPERATIONS:,} operations")
+            self.refuse(f"has more than {MOST_OPCODES:,} opcodes")
         return self.finish()
 
     def finish(self) -> object:
-        """The one value left at the end."""
+        """The single value left on the stack."""
         if len(self.stack) != 1 or self.marks or self.position != len(self.program):
             self.refuse("ends with more or less than one value")
         return self.stack[0]
 
     def refuse(self, fault: str) -> NoReturn:
-        """Stop, saying what is wrong with the program."""
+        """Raise `CheckpointError` with what is wrong with the pickle."""
         raise CheckpointError(
             f"`{self.source}` is damaged or was not made by `torch.save`: its pickle {fault}",
             got=f"byte {self.position:,} of {len(self.program):,}",
         )
 
-    def refuse_operation(self, code: int) -> NoReturn:
-        """Stop at an operation that is not read; one that names something is refused by name."""
+    def refuse_opcode(self, code: int) -> NoReturn:
+        """Raise for an unsupported opcode; for one that imports, name what it imports."""
         if code == ord("i"):
             name_record(self.line(), self.line(), self.source)
-        self.refuse(f"uses the operation `{UNREAD.get(code, f'0x{code:02x}')}`, which is not read")
+        self.refuse(f"uses the opcode `{UNREAD.get(code, f'0x{code:02x}')}`, which is not read")
 
     def take(self, count: int) -> bytes:
         """The next `count` bytes."""
         end = self.position + count
         if end > len(self.program):
             self.refuse(f"ends where {count:,} more bytes should be")
-        piece = self.program[self.position : end]
+        taken = self.program[self.position : end]
         self.position = end
-        return piece
+        return taken
 
     def line(self) -> str:
         """Text up to the next end of line."""
@@ -116,18 +116,18 @@ class PickleMachine:
         self.stack.append(value)
 
     def pop(self) -> object:
-        """Take the last value, which must be above the last mark."""
+        """Pop the top of the stack, which must be above the last mark."""
         self.top()
         return self.stack.pop()
 
     def top(self) -> object:
-        """The last value, left in place."""
+        """The top of the stack, not popped."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             self.refuse("takes a value from an empty stack")
         return self.stack[-1]
 
     def pop_to_mark(self) -> list[object]:
-        """Take everything above the last mark, and the mark."""
+        """Pop everything above the last mark, and the mark."""
         if not self.marks:
             self.refuse("looks for a mark that was not set")
         mark = self.marks.pop()
@@ -136,7 +136,7 @@ class PickleMachine:
         return values
 
     def recall(self, index: int) -> None:
-        """Push a remembered value."""
+        """Push a memoised value."""
         if index not in self.memo:
             self.refuse(f"recalls value {index:,}, which was never stored")
         self.push(self.memo[index])
@@ -232,7 +232,7 @@ def _set_items(machine: PickleMachine, values: list[object]) -> None:
     if type(target) is not dict or len(values) % 2:
         machine.refuse("sets items of something that is not a mapping")
     for key, value in zip(values[::2], values[1::2], strict=True):
-        # Only plain keys: the hash of a deeply nested tuple can overrun the stack.
+        # Only text and numbers as keys: hashing a deeply nested tuple can overflow the stack.
         if type(key) is not str and type(key) is not int:
             machine.refuse("has a mapping whose key is neither text nor a number")
         if key in target:
@@ -253,7 +253,7 @@ def _float(machine: PickleMachine) -> None:
     machine.push(F64.unpack(machine.take(8))[0])
 
 
-OPERATIONS: dict[int, Callable[[PickleMachine], None]] = {
+RULES: dict[int, Callable[[PickleMachine], None]] = {
     0x80: _protocol,
     0x95: _frame,
     ord("("): lambda machine: machine.marks.append(len(machine.stack)),

@@ -1,7 +1,7 @@
-"""What a `.pt` file may speak of, as plain data: names, storages, tensors.
+"""What a `.pt` file may refer to, as plain data: names, storages, tensors.
 
-A checkpoint's pickle names functions and calls them. Nothing here finds or calls anything: a
-name becomes a `Name`, a call of one of three known names becomes the record it stands for, and
+A checkpoint's pickle names functions and calls them. Nothing here imports or calls anything: a
+name becomes a `Name`, a call of one of three known names becomes the corresponding record, and
 every other name is refused.
 """
 
@@ -41,7 +41,7 @@ RESAVE = (
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name a pickle mentions. It is compared, never looked up."""
+    """A global name in a pickle. It is compared, never imported."""
 
     module: str
     name: str
@@ -49,7 +49,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class StorageRecord:
-    """A run of `count` values of one type, kept in the archive under `data/<key>`."""
+    """`count` values of one dtype, stored in the archive under `data/<key>`."""
 
     key: str
     dtype: np.dtype[np.generic]
@@ -58,7 +58,7 @@ class StorageRecord:
 
 @dataclass(frozen=True, slots=True)
 class TensorRecord:
-    """A window on a storage, counted in values: where it starts, its shape and its strides."""
+    """A view of a storage: offset, shape and strides, in values."""
 
     storage: StorageRecord
     offset: int
@@ -71,7 +71,7 @@ def _refuse(source: str, fault: str) -> NoReturn:
 
 
 def name_record(module: str, name: str, source: str) -> Name:
-    """The record of an allowed name. Any other is refused, by name."""
+    """The record of an allowed name. Any other raises `CheckpointError`."""
     if (module, name) not in ALLOWED:
         raise CheckpointError(
             f"`{source}` asks for `{shown(f'{module}.{name}')}`, which is not a weight",
@@ -93,7 +93,7 @@ def storage_record(identity: object, source: str) -> StorageRecord:
 
 
 def call_record(function: object, arguments: object, source: str) -> object:
-    """What a call of an allowed name stands for: an empty mapping or a tensor."""
+    """The result of calling an allowed name: an empty mapping or a tensor."""
     if type(function) is not Name or type(arguments) is not tuple:
         _refuse(source, "calls something that is not a name, or not with a tuple")
     called = (function.module, function.name)
@@ -130,7 +130,7 @@ def _check_window(
     strides: tuple[int, ...],
     source: str,
 ) -> None:
-    """Refuse a tensor that reaches outside its storage, or counts values more than once."""
+    """Raise for a tensor that exceeds its storage, or whose strides overlap."""
     values, last = 1, offset
     for size, stride in zip(shape, strides, strict=True):
         values *= size

@@ -1,4 +1,4 @@
-"""Reading a checkpoint, whatever it is: the format is decided by content, never by name."""
+"""Reading of checkpoints; the format is recognised by content, never by file name."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ MOST_NAMED = 5
 LEGACY_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 RESAVE_LEGACY = "load it with torch and save it again: `torch.save` writes the new format"
 
-# How other files begin, and what to call them.
+# The first bytes of other formats, and their names.
 FOREIGN_BEGINNINGS: tuple[tuple[bytes, str, str | None], ...] = (
     (LEGACY_TORCH, "a file in the format of torch before 1.6", RESAVE_LEGACY),
     (b"\x80", "a bare pickle, which is not read", "save the weights as `.safetensors`"),
@@ -41,7 +41,7 @@ FOREIGN_BEGINNINGS: tuple[tuple[bytes, str, str | None], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Tensors by name, as they are stored, and where they came from."""
+    """Tensors by name, in their stored dtype, and their source."""
 
     tensors: dict[str, Array]
     metadata: dict[str, str] = field(default_factory=dict)
@@ -56,8 +56,8 @@ class Checkpoint:
 def read(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a `.pt` (zip format) or `.safetensors` file. No code in the file can run.
 
-    Tensors keep their stored type; `BF16` becomes `ml_dtypes.bfloat16`. Costs one read of the
-    file and its size in memory.
+    Tensors keep their dtype; `BF16` becomes `ml_dtypes.bfloat16`. Costs one read of the file and
+    its size in memory.
     """
     with SourceFile(path) as file:
         beginning = file.read(0, min(32, file.size))
@@ -71,7 +71,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 def from_mapping(mapping: Mapping[str, object], source: str = "the mapping") -> Checkpoint:
     """A checkpoint from arrays, or from tensors that have `.detach().cpu().numpy()`.
 
-    Arrays are kept, not copied. `{"model": {...}}` is unwrapped as in a file.
+    Arrays are not copied. `{"model": {...}}` is unwrapped as in a file.
     """
     if not isinstance(mapping, Mapping):
         raise CheckpointError(f"{source} is not a mapping", got=type(mapping).__name__)
@@ -85,16 +85,16 @@ def from_mapping(mapping: Mapping[str, object], source: str = "the mapping") -> 
 
 
 def with_meta_names(checkpoint: Checkpoint) -> Checkpoint:
-    """The same tensors under the names of Meta's files, if they have those of transformers."""
+    """The same tensors under the names of Meta's files, renamed if they are from transformers."""
     if not is_transformers(checkpoint.tensors):
         return checkpoint
     return replace(checkpoint, tensors=to_meta(checkpoint.tensors, checkpoint.source))
 
 
 def as_float32(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint in float32, which every value must fit and be finite in.
+    """The checkpoint in float32; raises `CheckpointError` for values that are not finite.
 
-    Tensors that are float32 already are shared with the input, not copied.
+    Float32 tensors are shared with the input, not copied.
     """
     tensors: dict[str, Array] = {}
     broken = []
@@ -119,7 +119,7 @@ def as_float32(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _refuse_foreign(beginning: bytes, file: SourceFile) -> None:
-    """Name the files that people take for checkpoints."""
+    """Raise an error that names the format of a file that is no checkpoint."""
     for start, kind, hint in FOREIGN_BEGINNINGS:
         if beginning.startswith(start) and beginning[8:9] != b"{":
             raise CheckpointError(
@@ -135,7 +135,7 @@ def _refuse_foreign(beginning: bytes, file: SourceFile) -> None:
 
 
 def _as_array(value: object, name: str, source: str) -> Array:
-    """`value` as an array, without importing the library it came from."""
+    """`value` as an array, without importing its library."""
     if isinstance(value, np.ndarray):
         array: Array = value
     else:
@@ -146,7 +146,7 @@ def _as_array(value: object, name: str, source: str) -> Array:
             array = _tensor_array(detach().cpu())
         except (AttributeError, TypeError, RuntimeError) as error:
             raise CheckpointError(
-                f"`{name}` of {source} cannot be turned into an array", got=shown(str(error))
+                f"`{name}` of {source} cannot be converted to an array", got=shown(str(error))
             ) from error
     if array.dtype.kind not in "fiub" and array.dtype != ml_dtypes.bfloat16:
         raise CheckpointError(f"`{name}` of {source} is not made of numbers", got=array.dtype)
@@ -154,7 +154,7 @@ def _as_array(value: object, name: str, source: str) -> Array:
 
 
 def _tensor_array(tensor: object) -> Array:
-    """The values of a tensor in host memory; bfloat16, which numpy lacks, goes by float32."""
+    """The values of a tensor in host memory; bfloat16, which numpy lacks, by way of float32."""
     if str(getattr(tensor, "dtype", "")) == "torch.bfloat16":
         wide: Array = tensor.float().numpy()  # type: ignore[attr-defined]  # a tensor by duck typing
         return wide.astype(ml_dtypes.bfloat16)
@@ -163,10 +163,10 @@ def _tensor_array(tensor: object) -> Array:
 
 
 def _is_finite(array: Array) -> bool:
-    """Whether every value is finite, a piece at a time so that little memory is needed."""
-    return all(bool(np.isfinite(piece).all()) for piece in _pieces(array.reshape(-1)))
+    """Whether every value is finite; checked in chunks, to save memory."""
+    return all(bool(np.isfinite(chunk).all()) for chunk in _chunks(array.reshape(-1)))
 
 
-def _pieces(flat: Array) -> Iterator[Array]:
+def _chunks(flat: Array) -> Iterator[Array]:
     for start in range(0, flat.size, CHUNK):
         yield flat[start : start + CHUNK]

@@ -1,10 +1,10 @@
-"""`.safetensors` files: read with every claim of the header checked, written in one step.
+"""`.safetensors` files: read with every field of the header checked, written atomically.
 
-    [8 bytes: length of the header] [header: JSON] [the values of all tensors, back to back]
+    [8 bytes: length of the header] [header: JSON] [the values of all tensors, contiguous]
 
-The header says for each tensor its type, its shape and where its values are. The reader is our
-own, because these files are to be refused that the library takes: two tensors of one name, names
-that look like paths, headers larger than any model's. Written files are read by the library.
+The header has each tensor's dtype, shape and data offsets. The library's reader accepts files that
+are refused here: two tensors of one name, names that look like paths, headers larger than any
+model's. The library reads the files written here.
 """
 
 import json
@@ -54,7 +54,7 @@ PRECISIONS: dict[str, np.dtype[Any]] = {
 }
 
 Header = dict[str, object]
-Place = tuple[str, np.dtype[Any], tuple[int, ...], int, int]
+Span = tuple[str, np.dtype[Any], tuple[int, ...], int, int]
 
 
 def read(file: SourceFile) -> tuple[dict[str, Array], dict[str, str]]:
@@ -63,10 +63,10 @@ def read(file: SourceFile) -> tuple[dict[str, Array], dict[str, str]]:
     metadata = _check_metadata(header.pop("__metadata__", {}), file)
     check_count(len(header), file.name)
     check_memory(file.size, file.name)
-    places = [_check_tensor(name, entry, file) for name, entry in header.items()]
-    _check_cover(places, file.size - start, file)
+    spans = [_check_tensor(name, entry, file) for name, entry in header.items()]
+    _check_cover(spans, file.size - start, file)
     tensors = {}
-    for name, dtype, shape, begin, end in places:
+    for name, dtype, shape, begin, end in spans:
         raw = file.read_bytes(start + begin, end - begin)
         if dtype.kind == "b" and raw.size and raw.max() > 1:
             _refuse(file, f"`{shown(name)}` is neither true nor false somewhere")
@@ -75,7 +75,7 @@ def read(file: SourceFile) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def _read_header(file: SourceFile) -> tuple[Header, int]:
-    """The header as an object, and where the values start."""
+    """The parsed header, and the byte offset of the values."""
     if file.size < SHORTEST_FILE:
         _refuse(file, "it is too short to be a checkpoint", f"{file.size} bytes")
     (length,) = LENGTH.unpack(file.read(0, LENGTH.size))
@@ -87,7 +87,7 @@ def _read_header(file: SourceFile) -> tuple[Header, int]:
     try:
         header = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique)
     except _DuplicateKeyError as error:
-        _refuse(file, f"`{shown(str(error))}` is there twice")
+        _refuse(file, f"`{shown(str(error))}` is a duplicate key")
     except UnicodeDecodeError:
         _refuse(file, "its header is not UTF-8")
     except (ValueError, RecursionError):
@@ -98,11 +98,11 @@ def _read_header(file: SourceFile) -> tuple[Header, int]:
 
 
 class _DuplicateKeyError(Exception):
-    """A key stands twice in one object."""
+    """A JSON object has a duplicate key."""
 
 
 def _unique(pairs: list[tuple[str, object]]) -> Header:
-    """A JSON object, whose keys must differ."""
+    """A JSON object; duplicate keys raise."""
     found: Header = {}
     for key, value in pairs:
         if key in found:
@@ -118,38 +118,38 @@ def _check_metadata(metadata: object, file: SourceFile) -> dict[str, str]:
     return metadata
 
 
-def _check_tensor(name: str, entry: object, file: SourceFile) -> Place:
-    """One header entry, whose type, shape and place must agree."""
+def _check_tensor(name: str, entry: object, file: SourceFile) -> Span:
+    """One header entry, whose dtype, shape and data offsets must agree."""
     check_name(name, file.name)
     if type(entry) is not dict or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        _refuse(file, f"`{shown(name)}` is not described by a type, a shape and a place")
+        _refuse(file, f"`{shown(name)}` is not described by a dtype, a shape and offsets")
     code, offsets = entry["dtype"], entry["data_offsets"]
     if type(code) is not str or code not in DTYPES:
         _refuse(
             file,
-            f"`{shown(name)}` is of a type that is not read",
+            f"`{shown(name)}` has an unsupported dtype",
             f"`{shown(str(code)[:40])}`",
             ", ".join(DTYPES),
         )
     shape = check_shape(entry["shape"], name, file.name)
     if type(offsets) is not list or len(offsets) != 2 or any(type(o) is not int for o in offsets):
-        _refuse(file, f"the place of `{shown(name)}` is not two numbers")
+        _refuse(file, f"the offsets of `{shown(name)}` are not two numbers")
     begin, end = offsets
     needed = math.prod(shape) * DTYPES[code].itemsize
     if not 0 <= begin <= end <= file.size or end - begin != needed:
         _refuse(
             file,
-            f"the place of `{shown(name)}` does not fit its shape",
+            f"the offsets of `{shown(name)}` do not fit its shape",
             shown(f"bytes {begin} to {end}"),
             shown(f"{needed} bytes, inside the file"),
         )
     return name, DTYPES[code], shape, begin, end
 
 
-def _check_cover(places: list[Place], available: int, file: SourceFile) -> None:
-    """The tensors must follow each other without overlap or hole, to the end of the file."""
+def _check_cover(spans: list[Span], available: int, file: SourceFile) -> None:
+    """Raise unless the tensors are contiguous, without overlap or gap, to the end of the file."""
     position = 0
-    for name, _, _, begin, end in sorted(places, key=lambda place: (place[3], place[4])):
+    for name, _, _, begin, end in sorted(spans, key=lambda span: (span[3], span[4])):
         if begin != position:
             fault = "overlaps another tensor" if begin < position else "comes after unused bytes"
             _refuse(file, f"`{shown(name)}` {fault}", f"byte {begin:,}", f"byte {position:,}")
@@ -173,9 +173,9 @@ def save(
     precision: Precision = "fp32",
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write `tensors` to `path` in one step: the file is whole, or it is not there.
+    """Write `tensors` to `path` atomically.
 
-    Floating-point tensors are rounded to `precision`; the others are kept as they are.
+    Floating-point tensors are rounded to `precision`; others keep their dtype.
     """
     target = os.fspath(path)
     stored = {name: _stored_dtype(name, array, precision) for name, array in tensors.items()}
@@ -200,7 +200,7 @@ def save(
 
 
 def _stored_dtype(name: str, array: Array, precision: str) -> np.dtype[Any]:
-    """The type a tensor is written in."""
+    """The dtype a tensor is written in."""
     if precision not in PRECISIONS:
         raise CheckpointError(
             f"there is no precision `{shown(str(precision))}`", expected=", ".join(PRECISIONS)

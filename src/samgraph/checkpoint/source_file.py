@@ -1,7 +1,7 @@
 """A regular file opened for reading, whose every read is checked against its size.
 
-Bytes are read, never mapped: a mapped file that another program cuts short ends the process
-with a signal, where a short read is an ordinary error.
+The file is not memory-mapped: if another process truncates a mapped file, reading it raises SIGBUS,
+whereas a short read is an ordinary error.
 """
 
 import io
@@ -30,16 +30,16 @@ KINDS = (
 
 
 def short_name(source: str) -> str:
-    """The last part of a path, as it may be printed."""
+    """The last part of a path, escaped for messages."""
     return shown(os.path.basename(source) or source)
 
 
 def check_memory(needed: int, source: str) -> None:
-    """Refuse at once what this machine has no memory for."""
+    """Raise `CheckpointError` if the machine has less memory than `needed` bytes."""
     try:
         present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return  # not known here: the allocation itself must fail
+        return  # unknown on this system: the allocation itself must fail
     if needed > present > 0:
         raise CheckpointError(
             f"`{source}` does not fit in memory",
@@ -49,7 +49,7 @@ def check_memory(needed: int, source: str) -> None:
 
 
 def as_values(raw: ByteArray, dtype: np.dtype[Any], order: str = "little") -> Array:
-    """`raw` seen as values of `dtype` that were written in byte order `order`; no copy."""
+    """A view of `raw` as values of `dtype` in byte order `order`."""
     if dtype.itemsize > 1 and order != sys.byteorder:
         raw.view(f"u{dtype.itemsize}").byteswap(inplace=True)
     return raw.view(dtype)
@@ -88,7 +88,7 @@ class SourceFile:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back. Closing twice is harmless."""
+        """Close the file. May be called twice."""
         self._stream.close()
 
     def read(self, offset: int, length: int) -> bytes:
@@ -98,7 +98,7 @@ class SourceFile:
         return bytes(buffer)
 
     def read_bytes(self, offset: int, length: int) -> ByteArray:
-        """`length` bytes from `offset`, read straight into the array that will keep them."""
+        """`length` bytes from `offset`, read directly into a new array."""
         try:
             array = np.empty(length, np.uint8)
         except (MemoryError, ValueError) as error:
@@ -161,5 +161,5 @@ class SourceFile:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """Open `path`, even if it became a pipe with no writer since it was looked at."""
+    """Open `path` without blocking, even if it has been replaced by a pipe with no writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

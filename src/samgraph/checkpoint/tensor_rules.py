@@ -1,4 +1,4 @@
-"""What any checkpoint must keep to, whatever its format: names, ranks, nesting, sizes."""
+"""Rules for checkpoints of any format: names, ranks, nesting, sizes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from samgraph.untrusted.text import shown
 LONGEST_NAME = 512
 HIGHEST_RANK = 16
 LARGEST = 2**48  # values in a tensor
-LONGEST_EMPTY = 2**16  # side of a tensor without values, which no bytes of the file stand for
+LONGEST_EMPTY = 2**16  # side of an empty tensor, which takes no bytes of the file
 MOST_TENSORS = 20_000  # the largest SAM 2 has a thousand, a long session some thousands
 
-# Where training code puts the weights, tried in this order.
+# Keys under which training code stores the weights, tried in this order.
 WRAPPERS = ("model", "state_dict", "model_state_dict")
 DEEPEST_WRAPPING = 3
 
 
 def check_name(name: object, source: str) -> str:
-    """Return `name` if a tensor may be called so: short, printable, and no path tricks."""
+    """Return `name` if it is a valid tensor name: short, printable, and not like a path."""
     if not isinstance(name, str):
         raise CheckpointError(
             f"`{source}` has a tensor whose name is not text", got=type(name).__name__
@@ -41,7 +41,7 @@ def check_name(name: object, source: str) -> str:
 
 
 def check_shape(shape: object, name: str, source: str) -> tuple[int, ...]:
-    """Return `shape` as a tuple, if it is a list of counts of a usable rank."""
+    """Return `shape` as a tuple, if it is a list of non-negative ints of a supported rank."""
     if not isinstance(shape, list | tuple):
         raise CheckpointError(
             f"`{source}`: the shape of `{shown(name)}` is not a list", got=type(shape).__name__
@@ -61,7 +61,7 @@ def check_shape(shape: object, name: str, source: str) -> tuple[int, ...]:
 
 
 def is_addressable(shape: Sequence[int]) -> bool:
-    """Whether an array of `shape` can exist; a side of 0 does not excuse the others."""
+    """Whether an array of `shape` can exist; the other sides of an empty array are limited too."""
     limit = LARGEST if all(shape) else LONGEST_EMPTY
     return math.prod(max(size, 1) for size in shape) < limit
 

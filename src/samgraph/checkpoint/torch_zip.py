@@ -1,11 +1,11 @@
 """`.pt` files as `torch.save` writes them, read without pickle and without torch.
 
-    root/data.pkl       a pickle that describes tensors as windows on numbered storages
+    root/data.pkl       a pickle that describes tensors as views of numbered storages
     root/data/0, 1, ..  the storages, each a record of raw values
     root/byteorder      `little` or `big`
 
-The pickle is run by `PickleMachine`, which yields records; a storage is read once, by one read
-straight into its array, and tensors are views of it.
+The pickle is interpreted by `PickleMachine`, which gives records; a storage is read once, directly
+into its array, and tensors are views of it.
 """
 
 import math
@@ -36,7 +36,7 @@ def read(file: SourceFile) -> dict[str, Array]:
 
 
 def _check_kind(archive: ZipDirectory, file: SourceFile) -> None:
-    """Refuse the other things that are zip files, and say what they are."""
+    """Raise for other kinds of zip files, and name them."""
     names = archive.names
     if any(name == "constants.pkl" or name.startswith("code/") for name in names):
         raise CheckpointError(
@@ -52,7 +52,7 @@ def _check_kind(archive: ZipDirectory, file: SourceFile) -> None:
 
 
 def _find_tensors(tree: object, file: SourceFile) -> dict[str, TensorRecord]:
-    """The mapping from name to tensor, wherever training code has put it."""
+    """The mapping from name to tensor, also where training code has nested it."""
     if not isinstance(tree, Mapping):
         raise CheckpointError(
             f"`{file.name}` does not hold a mapping of tensors",
@@ -75,7 +75,7 @@ def _find_tensors(tree: object, file: SourceFile) -> dict[str, TensorRecord]:
 
 
 def _check_total(records: Mapping[str, TensorRecord], file: SourceFile) -> None:
-    """Tensors may share a storage (tied weights), but not so that they outgrow the file."""
+    """Raise if tensors that share storages (tied weights) add up to far more than the file."""
     total = sum(math.prod(r.shape) * r.storage.dtype.itemsize for r in records.values())
     if total > 2 * file.size:
         raise CheckpointError(
@@ -106,7 +106,7 @@ def _read_tensors(
 
 
 def _byte_order(archive: ZipDirectory, file: SourceFile) -> str:
-    """Files without the marker are from before there was one, and little-endian."""
+    """The byte order of the values; older files without a marker are little-endian."""
     if "byteorder" not in archive:
         return "little"
     marker = archive.read("byteorder", limit=16)
@@ -122,7 +122,7 @@ def _byte_order(archive: ZipDirectory, file: SourceFile) -> str:
 def _read_storage(
     storage: StorageRecord, archive: ZipDirectory, order: str, file: SourceFile
 ) -> Array:
-    """One storage whose record has exactly the bytes its description needs."""
+    """The values of a storage, whose record must have exactly the size described."""
     record = f"data/{storage.key}"
     needed = storage.count * storage.dtype.itemsize
     if archive.size(record) != needed:
@@ -162,7 +162,7 @@ def _window(values: Array, record: TensorRecord) -> Array:
 
 
 def _dense_strides(shape: tuple[int, ...]) -> list[int]:
-    """The strides of a contiguous tensor of `shape`, counted in values."""
+    """The strides of a contiguous tensor of `shape`, in values."""
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]

@@ -1,8 +1,8 @@
-"""One file over HTTP, resumed where it stopped: the wire side of `download`.
+"""Resumable HTTP transfer of one file, for `download`.
 
-A transfer keeps what it has in `<file>.part`, and beside it, in `<file>.part.tag`, the server's
-tag for that content. An attempt asks for the rest with `Range` and `If-Range`; a server that
-ignores the question, or has other content by now, sends the whole, and we begin again.
+The bytes received are in `<file>.part`, and the server's ETag in `<file>.part.tag`. An attempt
+requests the rest with `Range` and `If-Range`; a server that ignores these, or has other content
+now, sends the whole file, and the transfer starts over.
 """
 
 import errno
@@ -31,30 +31,30 @@ FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
 
 class InterruptedTransferError(Exception):
-    """The connection broke or the server was busy: another attempt may go on from here."""
+    """The connection broke or the server was busy: another attempt may resume."""
 
 
 class Received:
-    """How much there is so far, and its sha256."""
+    """The number of bytes received, and their sha256."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self.count = 0
 
-    def add(self, piece: bytes) -> None:
-        """Count and hash one more piece."""
-        self._hash.update(piece)
-        self.count += len(piece)
+    def add(self, chunk: bytes) -> None:
+        """Count and hash one more chunk."""
+        self._hash.update(chunk)
+        self.count += len(chunk)
 
     @property
     def sha256(self) -> str:
-        """The hash of every piece so far."""
+        """The hash of all bytes so far, in hexadecimal."""
         return self._hash.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What to fetch, where to keep it meanwhile, and the most it may be."""
+    """A transfer: the URL, the partial file, the expected sha256, and the size limit."""
 
     address: str
     part: Path
@@ -64,20 +64,20 @@ class Transfer:
 
     @property
     def tag(self) -> Path:
-        """The file that remembers which content `part` is the beginning of."""
+        """The file with the ETag of the content that `part` is the beginning of."""
         return self.part.with_name(f"{self.part.name}.tag")
 
     def discard(self) -> None:
-        """Forget what was fetched."""
+        """Delete the partial file."""
         for path in (self.part, self.tag):
             path.unlink(missing_ok=True)
 
     def attempt(self) -> bool:
-        """Fetch what is missing. True when `part` is whole and right.
+        """Fetch what is missing. True when `part` is complete and its hash is right.
 
-        False means that what was resumed turned out wrong and was dropped, so a fresh start may
-        do better. Raises `InterruptedTransferError` when the rest may come with another attempt,
-        and `OSError` when the disk is at fault.
+        False means that a resumed file had the wrong hash and was deleted, so starting over may
+        succeed. Raises `InterruptedTransferError` when another attempt may succeed, and `OSError`
+        when writing fails.
         """
         kept = self._kept()
         if kept.count and kept.sha256 == self.sha256:
@@ -94,12 +94,12 @@ class Transfer:
         return self._judge(received, resumed=received is kept and kept.count > 0)
 
     def _kept(self) -> Received:
-        """What an earlier attempt has left."""
+        """The bytes of earlier attempts."""
         received = Received()
         if self.part.is_file():
             with self.part.open("rb") as stream:
-                while piece := stream.read(CHUNK):
-                    received.add(piece)
+                while chunk := stream.read(CHUNK):
+                    received.add(chunk)
         return received
 
     def _request(self, offset: int) -> urllib.request.Request:
@@ -113,7 +113,7 @@ class Transfer:
         return request
 
     def _receive(self, response: http.client.HTTPResponse, kept: Received) -> Received:
-        """Add the body to `part`: after what is kept, or in its place if it is the whole file."""
+        """Append the body to `part`, or replace it if the body is the whole file."""
         received = kept if self._continues(response, kept.count) else Received()
         total = None if response.length is None else received.count + response.length
         self._check_room(total, received.count)
@@ -125,11 +125,11 @@ class Transfer:
         return received
 
     def _continues(self, response: http.client.HTTPResponse, offset: int) -> bool:
-        """Whether the body starts at `offset`, as asked; otherwise it is the whole file."""
+        """Whether the body starts at `offset`, as requested; otherwise it is the whole file."""
         if response.status != http.client.PARTIAL_CONTENT:
             return False
-        place = re.match(r"bytes (\d+)-", response.headers.get("Content-Range") or "")
-        if not offset or not place or int(place[1]) != offset:
+        content_range = re.match(r"bytes (\d+)-", response.headers.get("Content-Range") or "")
+        if not offset or not content_range or int(content_range[1]) != offset:
             self.discard()
             raise InterruptedTransferError("the server sent another part than was asked for")
         return True
@@ -142,15 +142,15 @@ class Transfer:
         total: int | None,
     ) -> None:
         self.progress(received.count, total)
-        while piece := _next_piece(response):
-            stream.write(piece)
-            received.add(piece)
+        while chunk := _next_chunk(response):
+            stream.write(chunk)
+            received.add(chunk)
             self.progress(received.count, total)
             if received.count > self.most_bytes:
                 self._too_large(received.count)
 
     def _check_room(self, total: int | None, have: int) -> None:
-        """Refuse at once what is too large, or what the disk has no room for."""
+        """Raise if the file is too large, or larger than the free disk space."""
         if total is None:
             return
         if total > self.most_bytes:
@@ -173,7 +173,7 @@ class Transfer:
         )
 
     def _remember_tag(self, response: http.client.HTTPResponse) -> None:
-        """Keep a strong tag for `If-Range`; without one the hash at the end must do."""
+        """Store a strong ETag for `If-Range`; without one, only the final hash is checked."""
         tag = response.headers.get("ETag") or ""
         if tag.startswith('"') and tag.isascii() and tag.isprintable():
             self.tag.write_text(tag, encoding="ascii")
@@ -181,7 +181,7 @@ class Transfer:
             self.tag.unlink(missing_ok=True)
 
     def _refused(self, error: urllib.error.HTTPError, resumed: int) -> bool:
-        """An error status: begin again, try again, or give up."""
+        """Handle an error status: start over, retry, or give up."""
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and resumed:
             self.discard()
             return False
@@ -194,7 +194,7 @@ class Transfer:
         ) from error
 
     def _judge(self, received: Received, *, resumed: bool) -> bool:
-        """Whether the whole file hashes to what was promised."""
+        """Whether the complete file has the expected hash."""
         if received.sha256 == self.sha256:
             return True
         self.discard()
@@ -209,7 +209,7 @@ class Transfer:
 
 
 def check_address(address: str) -> str:
-    """Return `address` if it is a complete http or https one, without a password in it."""
+    """Return `address` if it is an absolute http or https URL without credentials."""
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
@@ -224,7 +224,7 @@ def check_address(address: str) -> str:
 
 
 def disk_error(error: OSError, path: Path) -> DownloadError:
-    """The error for a file of ours that cannot be written."""
+    """The error for a file of the cache that cannot be written."""
     if error.errno in FULL:
         return DownloadError(
             f"the disk is full: `{path}` cannot be written",
@@ -254,8 +254,8 @@ def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
     return response
 
 
-def _next_piece(response: http.client.HTTPResponse) -> bytes:
-    """Some more of the body; nothing at its end."""
+def _next_chunk(response: http.client.HTTPResponse) -> bytes:
+    """The next chunk of the body; empty at its end."""
     try:
         return response.read(CHUNK)
     except (OSError, http.client.HTTPException) as error:
@@ -263,7 +263,7 @@ def _next_piece(response: http.client.HTTPResponse) -> bytes:
 
 
 def _explain(error: Exception, address: str) -> NoReturn:
-    """Tell broken connections, worth another attempt, from what will not get better."""
+    """Raise `InterruptedTransferError` for failures worth a retry, `DownloadError` for others."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, ssl.SSLCertVerificationError):
         raise DownloadError(

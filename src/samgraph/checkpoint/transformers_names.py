@@ -1,7 +1,7 @@
-"""Names of SAM 2 weights in the transformers library, turned into those of Meta's files.
+"""Names of SAM 2 weights in the transformers library, converted to those of Meta's files.
 
-The two formats hold the same tensors, but for two things. The four point embeddings are one
-tensor in transformers and four in Meta's files. The Fourier matrix of the prompt encoder is there
+The two formats hold the same tensors, with two differences. The four point embeddings are one
+tensor in transformers and four in Meta's files. The Fourier matrix of the prompt encoder occurs
 once or twice in transformers (the image embedding shares it), once in Meta's files.
 
 `Sam2VideoModel` saves everything; `Sam2Model` saves no memory, so its files can segment images
@@ -21,9 +21,8 @@ POINTS = "prompt_encoder.point_embed.weight"
 POINT_KINDS = 4  # background and foreground clicks, the two corners of a box
 SIGNS = ("vision_encoder.backbone.patch_embed.projection.weight", POINTS)
 
-# Each rule is tried on the name the rules before it have left. The order matters in two places:
-# a head's `layers.0` is renamed before its `proj_in` takes that name, and the special names go
-# before the general ones.
+# Each rule is applied to the result of the rules before it. The order matters twice: a head's
+# `layers.0` is renamed before its `proj_in` takes that name, and special names come before general.
 HEADS = r"(mask_decoder\.(?:output_hypernetworks_mlps\.\d+|iou_prediction_head"
 HEADS += r"|pred_obj_score_head)|object_pointer_proj)"
 BLOCKS = r"(vision_encoder\.backbone\.blocks\.\d+|mask_decoder\.transformer\.layers\.\d+)"
@@ -77,7 +76,7 @@ def is_transformers(names: Collection[str]) -> bool:
 
 
 def meta_name(name: str) -> str:
-    """The name in Meta's files of the tensor that transformers calls `name`."""
+    """The name in Meta's files of the tensor `name` of transformers."""
     name = re.sub(DOWNSAMPLER, _downsampler_step, name)
     for pattern, replacement in RULES:
         name = re.sub(pattern, replacement, name)
@@ -85,16 +84,16 @@ def meta_name(name: str) -> str:
 
 
 def to_meta(tensors: Mapping[str, Array], source: str) -> dict[str, Array]:
-    """The same tensors under the names of Meta's files; values are never changed."""
+    """The same tensors under the names of Meta's files; values are unchanged."""
     renamed: dict[str, Array] = {}
     for name, array in tensors.items():
-        for new_name, piece in _renamed(name, array, source):
-            if new_name in renamed and not _same_bits(renamed[new_name], piece):
+        for new_name, tensor in _renamed(name, array, source):
+            if new_name in renamed and not _same_bits(renamed[new_name], tensor):
                 raise CheckpointError(
                     f"`{short_name(source)}` gives two different tensors for `{new_name}`",
                     got=f"`{name}` among them",
                 )
-            renamed[new_name] = piece
+            renamed[new_name] = tensor
     return renamed
 
 
@@ -113,7 +112,7 @@ def _renamed(name: str, array: Array, source: str) -> list[tuple[str, Array]]:
 
 
 def _downsampler_step(found: re.Match[str]) -> str:
-    """Steps of the mask downsampler are numbered conv, norm, activation, conv, ..."""
+    """A layer of the mask downsampler; they are numbered conv, norm, activation, conv, ..."""
     layer, part = found.groups()
     step = FINAL_STEP if part is None else 3 * int(layer) + (part == "layer_norm")
     return f"memory_encoder.mask_downsampler.encoder.{step}."

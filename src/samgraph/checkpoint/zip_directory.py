@@ -1,10 +1,10 @@
-"""The table of contents of a zip file, read strictly: what is in doubt is refused.
+"""The central directory of a zip file, read strictly: ambiguous files are refused.
 
-    [header][name][padding][data] ...      the records, each stored as it is
-    [entry] [entry] ...                    the directory: name, size, CRC, place
-    [zip64 end, if large] [end]            where the directory is
+    [header][name][padding][data] ...      the records, uncompressed
+    [entry] [entry] ...                    the central directory: name, size, CRC, offset
+    [zip64 end, if large] [end]            the offset of the directory
 
-Accepted is what a tensor library writes: one root folder, unique names, no compression, no
+Only what tensor libraries write is accepted: one root folder, unique names, no compression, no
 encryption, records that do not overlap and lie before the directory. Format: APPNOTE 4.3.
 """
 
@@ -35,7 +35,7 @@ STORED = 0
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record: its name, how it is kept, and where."""
+    """One record: its name, compression method, sizes, CRC and offset."""
 
     name: str
     flags: int
@@ -61,11 +61,11 @@ class ZipDirectory:
 
     @property
     def names(self) -> list[str]:
-        """Names below the root folder, in the order of the file."""
+        """Names below the root folder, in the directory's order."""
         return list(self._entries)
 
     def require_plain(self) -> None:
-        """Refuse compressed, encrypted or overlapping records, whether they are used or not."""
+        """Raise for compressed, encrypted or overlapping records, whether they are read or not."""
         for entry in self._entries.values():
             if entry.flags & ENCRYPTED:
                 _refuse(self._file, "is encrypted", f"record `{shown(entry.name)}`")
@@ -87,7 +87,7 @@ class ZipDirectory:
         return self._find(name).size
 
     def read(self, name: str, *, limit: int) -> bytes:
-        """The bytes of a small record, refused when over `limit`."""
+        """The bytes of a small record; raises if it is larger than `limit`."""
         size = self.size(name)
         if size > limit:
             _refuse(
@@ -96,7 +96,7 @@ class ZipDirectory:
         return self.read_bytes(name).tobytes()
 
     def read_bytes(self, name: str) -> ByteArray:
-        """A whole record, read straight into an array, after checking its CRC."""
+        """A whole record as an array of bytes; its CRC is checked."""
         entry = self._find(name)
         raw = self._file.read_bytes(self._data_offset(entry), entry.size)
         checksum = zlib.crc32(raw.data)
@@ -118,7 +118,7 @@ class ZipDirectory:
         return self._entries[name]
 
     def _data_offset(self, entry: Entry) -> int:
-        """Where the data starts, from the record's own header, which must agree."""
+        """The offset of the data, from the local header, which must agree with the directory."""
         header = LOCAL.unpack(self._file.read(entry.offset, LOCAL.size))
         signature, _, flags, method = header[:4]
         name_length, extra_length = int(header[-2]), int(header[-1])
@@ -134,7 +134,7 @@ class ZipDirectory:
 
 
 def _find_directory(file: SourceFile) -> tuple[int, bytes, int]:
-    """Where the directory starts, its bytes, and how many entries it should have."""
+    """The offset of the central directory, its bytes, and its number of entries."""
     end_offset, end = _find_end(file)
     _, disk, first_disk, here, count, length, start, _ = end
     if disk or first_disk or here != count:
@@ -151,7 +151,7 @@ def _find_directory(file: SourceFile) -> tuple[int, bytes, int]:
 
 
 def _find_end(file: SourceFile) -> tuple[int, tuple[bytes, int, int, int, int, int, int, int]]:
-    """The end record: the last one whose comment reaches exactly to the end of the file."""
+    """The end record: the last whose comment reaches exactly to the end of the file."""
     length = min(file.size, END.size + LONGEST_COMMENT)
     tail = file.read(file.size - length, length)
     found = len(tail)
@@ -168,14 +168,14 @@ def _find_end(file: SourceFile) -> tuple[int, tuple[bytes, int, int, int, int, i
 
 
 def _read_end_64(file: SourceFile, end_offset: int) -> tuple[int, int, int, int] | None:
-    """The large form of the end record, if there is one: its offset, count, length, start."""
-    place = end_offset - LOCATOR_64.size
-    if place < END_64.size:
+    """The zip64 end record, if there is one: its offset, entry count, directory size and offset."""
+    locator = end_offset - LOCATOR_64.size
+    if locator < END_64.size:
         return None
-    signature, disk, offset, disks = LOCATOR_64.unpack(file.read(place, LOCATOR_64.size))
+    signature, disk, offset, disks = LOCATOR_64.unpack(file.read(locator, LOCATOR_64.size))
     if signature != b"PK\x06\x07":
         return None
-    if disk or disks > 1 or offset + END_64.size != place:
+    if disk or disks > 1 or offset + END_64.size != locator:
         _refuse(file, "is damaged: its zip64 directory is not where it should be")
     end = END_64.unpack(file.read(offset, END_64.size))
     signature, size, _, _, disk, first_disk, here, count, length, start = end
@@ -187,7 +187,7 @@ def _read_end_64(file: SourceFile, end_offset: int) -> tuple[int, int, int, int]
 
 
 def _parse_entries(directory: bytes, count: int, file: SourceFile) -> list[Entry]:
-    """Every entry of the directory, which must hold exactly `count` of them."""
+    """The entries of the directory, which must be exactly `count`."""
     entries = []
     position = 0
     for _ in range(count):
@@ -211,7 +211,7 @@ def _parse_entries(directory: bytes, count: int, file: SourceFile) -> list[Entry
 
 
 def _widen(fields: tuple[int, int, int], extra: bytes, file: SourceFile) -> list[int]:
-    """Replace the fields that did not fit in 32 bits by their 64-bit form in `extra`."""
+    """The fields with those of 0xFFFFFFFF replaced by their 64-bit values in `extra`."""
     wide = list(fields)
     missing = [index for index, value in enumerate(fields) if value == UNSET_32]
     position = 0
@@ -221,8 +221,8 @@ def _widen(fields: tuple[int, int, int], extra: bytes, file: SourceFile) -> list
         if kind == 1:
             if length < 8 * len(missing) or position + length > len(extra):
                 break
-            for place, index in enumerate(missing):
-                wide[index] = struct.unpack_from("<Q", extra, position + 8 * place)[0]
+            for i, index in enumerate(missing):
+                wide[index] = struct.unpack_from("<Q", extra, position + 8 * i)[0]
             return wide
         position += length
     if missing:
@@ -256,10 +256,10 @@ def _single_root(entries: list[Entry], file: SourceFile) -> str:
 
 
 def _limits(entries: list[Entry], directory_start: int) -> dict[int, int]:
-    """For each record's offset, where the next thing in the file begins."""
+    """For each record's offset, the offset of the next record or of the directory."""
     offsets = sorted(entry.offset for entry in entries)
     limits = dict(zip(offsets, [*offsets[1:], directory_start], strict=True))
-    # Two records at one offset: the first of them has no room, and is refused as overlapping.
+    # Of two records at one offset the first has no room, and is refused as overlapping.
     limits.update({a: a for a, b in pairwise(offsets) if a == b})
     return limits
 

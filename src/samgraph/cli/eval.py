@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from samgraph.cli.eval_images import images
-from samgraph.cli.options import ModelChoice, model_options
+from samgraph.cli.options import FilePath, ModelChoice, model_options
 from samgraph.errors import VideoError, printable
 from samgraph.evaluate.davis import Figures, mean_figures
 from samgraph.evaluate.sequences import (
@@ -29,7 +29,7 @@ command.add_command(images)
 
 
 @command.command(short_help="J, F and J&F of tracking, on a data set laid out as DAVIS is")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FilePath(path_type=Path))
 @click.option(
     "--prompt",
     type=click.Choice(["mask", "click", "box"]),

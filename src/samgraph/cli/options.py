@@ -2,11 +2,11 @@
 
 import glob
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +14,7 @@ import click
 from samgraph.checkpoint.builtin import NANO
 from samgraph.errors import ImageError
 from samgraph.media.video.frames import image_files
+from samgraph.untrusted.text import shown
 
 if TYPE_CHECKING:
     from samgraph.runtime import CompileOptions
@@ -43,6 +44,19 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # not generic in clic
         if len(numbers) != self._count or not all(map(math.isfinite, numbers)):
             self.fail(f"`{value}` is not {self._count} numbers, as in {self.name}", param, ctx)
         return numbers
+
+
+class FilePath(click.Path):
+    """A path as `click.Path` has it; what can be no path at all is a usage error, too."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """The path."""
+        try:
+            return super().convert(value, param, ctx)
+        except ValueError:  # a zero in it, or characters that no file name has
+            self.fail(f"`{shown(str(value))}` cannot be the name of a file", param, ctx)
 
 
 POINT = Numbers("X", "Y")
@@ -153,9 +167,9 @@ def find_files(patterns: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for pattern in patterns:
         matches = [pattern]
-        if pattern != STREAM and Path(pattern).is_dir():
+        if pattern != STREAM and os.path.isdir(pattern):
             matches = [str(path) for path in image_files(pattern)]
-        if pattern != STREAM and not Path(pattern).exists() and glob.has_magic(pattern):
+        if pattern != STREAM and not os.path.exists(pattern) and glob.has_magic(pattern):
             matches = sorted(glob.glob(pattern, recursive=True)) or [pattern]
         found.update(dict.fromkeys(matches))
     return list(found)

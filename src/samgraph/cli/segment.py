@@ -13,7 +13,15 @@ from samgraph.cli.image_output import (
     run_command,
 )
 from samgraph.cli.option_groups import SectionedCommand, option_group, section
-from samgraph.cli.options import BOX, POINT, ModelChoice, find_files, model_options, read_source
+from samgraph.cli.options import (
+    BOX,
+    POINT,
+    FilePath,
+    ModelChoice,
+    find_files,
+    model_options,
+    read_source,
+)
 from samgraph.errors import PromptError
 from samgraph.jobs.prompt_files import PromptTable, predict_rows, read_prompt_file
 from samgraph.predict.image.mask_prompts import read_mask_file
@@ -112,11 +120,11 @@ prompt_options = option_group(
         help="A negative click: not the object.",
     ),
     click.option("--box", "boxes", multiple=True, type=BOX, help="A box around an object."),
-    click.option("--mask", type=click.Path(dir_okay=False), help="A mask prompt, as an image."),
+    click.option("--mask", type=FilePath(dir_okay=False), help="A mask prompt, as an image."),
     click.option(
         "--prompts",
         "file",
-        type=click.Path(),
+        type=FilePath(),
         metavar="FILE",
         help="Prompts for each image: CSV (path, x0,y0,x1,y1 or points, label), COCO with boxes, "
         "or a folder of YOLO boxes.",

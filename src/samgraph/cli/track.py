@@ -13,7 +13,7 @@ from samgraph.cli.option_groups import (
     section,
     write_options,
 )
-from samgraph.cli.options import ModelChoice, model_options
+from samgraph.cli.options import FilePath, ModelChoice, model_options
 from samgraph.cli.track_prompts import VideoPrompts, prompt_options
 from samgraph.errors import OptionError, printable
 from samgraph.formats.table import FORMATS, WriteOptions
@@ -94,7 +94,7 @@ run_options = option_group(
 @section(
     "Output",
     click.option(
-        "-o", "--output", "out", required=True, type=click.Path(path_type=Path), metavar="OUT",
+        "-o", "--output", "out", required=True, type=FilePath(path_type=Path), metavar="OUT",
         help="The folder of the run.",
     ),
     click.option(

@@ -1,4 +1,4 @@
-"""Engines: places where a graph runs. `find_engine` imports one only when it is asked for."""
+"""Engines compile and run graphs. `find_engine` imports an engine on request."""
 
 from samgraph.engines.buffers import Buffer, Buffers
 from samgraph.engines.devices import Device, parse_device

@@ -1,8 +1,8 @@
-"""Buffers: what graphs take and give. They stay where the engine computes.
+"""Buffers: inputs and outputs of graphs, in the memory of the engine's device.
 
 On the CPU a buffer is a numpy array, with no wrapper and no copy; in the torch engine it is a
-tensor on its device. Whoever holds buffers between runs reads `shape` and `nbytes`, takes parts of
-them by indexing, and leaves everything else to `Buffers`, the few operations an engine provides.
+tensor on its device. Callers read `shape` and `nbytes` and index; everything else is in `Buffers`,
+the few operations an engine provides.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from samgraph.graph.types import DTYPES, Array, DType, numpy_dtype
 
 
 class Buffer(Protocol):
-    """Values on a device. Indexing gives a view: nothing is copied, nothing leaves the device."""
+    """An array on a device. Indexing gives a view, without a copy."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The lengths of its axes."""
+        """Its shape."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Its size in bytes."""
         ...
 
     def __getitem__(self, key: Any, /) -> Any:
-        """A part, by numbers and slices."""
+        """A view, by ints and slices."""
         ...
 
     def __len__(self) -> int:
@@ -39,14 +39,14 @@ HostArray: TypeAlias = Array
 
 
 class Buffers(Protocol):
-    """What an engine does with buffers outside of its graphs."""
+    """The operations of an engine on buffers outside of graphs."""
 
     def owns(self, value: object) -> bool:
         """Whether a value is a buffer of this engine, on its device."""
         ...
 
     def dtype(self, buffer: Any) -> DType | None:
-        """Our name for the dtype of a buffer; None where there is none."""
+        """The `DType` of a buffer; None if it has no equivalent."""
         ...
 
     def fits(self, values: Sequence[Any], dtypes: Sequence[DType]) -> bool:
@@ -54,11 +54,11 @@ class Buffers(Protocol):
         ...
 
     def upload(self, array: HostArray) -> Buffer:
-        """A host array as a buffer. On the CPU it is the array itself."""
+        """Copy a host array to a buffer. On the CPU, the array itself."""
         ...
 
     def download(self, buffer: Buffer) -> HostArray:
-        """A buffer as a host array; waits until it was computed."""
+        """Copy a buffer to a host array; waits until it is computed."""
         ...
 
     def zeros(self, shape: Sequence[int], dtype: DType) -> Buffer:
@@ -70,7 +70,7 @@ class Buffers(Protocol):
         ...
 
     def concat(self, parts: Sequence[Buffer]) -> Buffer:
-        """Buffers one behind another along the first axis; a single one as it is."""
+        """Buffers concatenated along the first axis; a single buffer unchanged."""
         ...
 
     def repeat(self, buffer: Buffer, count: int) -> Buffer:
@@ -78,7 +78,7 @@ class Buffers(Protocol):
         ...
 
     def clip(self, buffer: Buffer, limit: float) -> Buffer:
-        """Values cut to within plus or minus `limit`."""
+        """Values clipped to plus or minus `limit`."""
         ...
 
 
@@ -93,7 +93,7 @@ class HostBuffers:
         return isinstance(value, np.ndarray)
 
     def dtype(self, buffer: Any) -> DType | None:
-        """Our name for the dtype of an array."""
+        """The `DType` of an array."""
         return _NAMES.get(buffer.dtype)
 
     def fits(self, values: Sequence[Any], dtypes: Sequence[DType]) -> bool:
@@ -122,12 +122,12 @@ class HostBuffers:
             target[row] = value
 
     def concat(self, parts: Sequence[Any]) -> HostArray:
-        """One copy; none of a single part."""
+        """One copy; a single part is not copied."""
         joined: HostArray = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return joined
 
     def repeat(self, buffer: Any, count: int) -> HostArray:
-        """A view; the array itself for one, since OpenVINO copies what cannot be written to."""
+        """A view; the array itself for a count of 1, since OpenVINO copies read-only arrays."""
         one: HostArray = buffer
         return one if count == 1 else np.broadcast_to(one, (count, *one.shape[1:]))
 

@@ -1,11 +1,13 @@
-"""Devices: how they are named, and whether this machine has one. No engine library is imported."""
+"""Names of devices, and whether this machine has them. No engine library is imported."""
 
 import ctypes
 import re
 import sys
+import warnings
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
-from samgraph.errors import OptionError
+from samgraph.errors import EngineError, OptionError, SamgraphWarning
 
 KINDS = ("cpu", "cuda")
 AUTO = "auto"
@@ -15,7 +17,7 @@ _DRIVER = {"win32": "nvcuda.dll"}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where a graph runs: a kind, and which of them where there are several."""
+    """A device: its kind, and its index if there are several."""
 
     kind: str
     index: int | None = None
@@ -24,8 +26,38 @@ class Device:
         return self.kind if self.index is None else f"{self.kind}:{self.index}"
 
 
-def parse_device(text: str) -> Device | None:
-    """The device that `text` names, such as `cpu` or `cuda:1`; None for `auto`."""
+class LibraryDevice(Protocol):
+    """A device of another library, such as `torch.device`."""
+
+    @property
+    def type(self) -> str:
+        """The kind of device."""
+
+    @property
+    def index(self) -> int | None:
+        """Which of them."""
+
+
+DeviceLike: TypeAlias = "str | Device | LibraryDevice"
+
+
+def parse_device(device: DeviceLike) -> Device | None:
+    """The device of a name, such as `cpu` or `cuda:1`, or of a `torch.device`; None for `auto`.
+
+    `mps`, an Apple GPU, is taken as the CPU, with a warning.
+    """
+    if isinstance(device, Device):
+        return device
+    text = str(device) if hasattr(device, "type") and hasattr(device, "index") else device
+    if text in ("mps", "mps:0"):
+        if sys.platform != "darwin":
+            raise EngineError(
+                f"device `{text}` cannot be used here",
+                got="there is no Apple GPU",
+                hint='use device="auto"',
+            )
+        warnings.warn("using the cpu: no engine runs on mps", SamgraphWarning, stacklevel=5)
+        return Device("cpu")
     found = _NAME.fullmatch(text) if isinstance(text, str) else None
     if text == AUTO:
         return None
@@ -49,11 +81,11 @@ def why_absent(device: Device) -> str | None:
 
 
 def _cuda_devices() -> int:
-    """How many GPUs the NVIDIA driver shows; asked of the driver itself, which takes no time."""
+    """The number of GPUs, from the NVIDIA driver's own library, which is fast."""
     try:
         driver = ctypes.CDLL(_DRIVER.get(sys.platform, "libcuda.so.1"))
         count = ctypes.c_int(0)
         found = driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
-    except (OSError, AttributeError):  # not there, or another library of this name
+    except (OSError, AttributeError):  # no driver, or another library of this name
         return 0
     return count.value if found else 0

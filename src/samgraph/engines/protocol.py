@@ -1,8 +1,8 @@
-"""What an engine is: it compiles a graph with its weights into a program that runs.
+"""The engine protocol: an engine compiles a graph with its weights into a program.
 
-An engine is one folder with an object called `engine`. It declares everything the rest needs to
-know about it: devices and precisions, its pipeline of passes, the ops and dtypes it has. Nothing
-outside its folder names it, but for the table here.
+An engine is one folder with an object called `engine`, which declares its devices and precisions,
+its pipeline of passes, and the ops and dtypes it supports. Nothing outside its folder names it,
+except for the table here.
 """
 
 import importlib
@@ -25,17 +25,17 @@ class Listing:
     """An engine in the table."""
 
     folder: str
-    extra: str | None = None  # of pip, that brings its library; None where nothing is needed
-    candidate_for: tuple[str, ...] = ()  # kinds of device, when no engine is named
+    extra: str | None = None  # the pip extra with its library; None if there is none
+    candidate_for: tuple[str, ...] = ()  # kinds of device, when no engine is given
 
     @property
     def hint(self) -> str:
-        """What brings its library."""
+        """The command that installs its library."""
         wanted = f"samgraph[{self.extra}]" if self.extra else "--force-reinstall samgraph"
         return f"pip install {wanted}"
 
 
-# In order of preference: `auto` takes the first that is a candidate for a device that is here.
+# In order of preference: `auto` takes the first candidate for a device of this machine.
 _FOLDERS = {
     "reference": Listing("samgraph.engines.reference"),
     "torch": Listing("samgraph.engines.torch", extra="torch", candidate_for=("cuda",)),
@@ -45,7 +45,7 @@ _FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What an engine is told when it compiles."""
+    """Options of a compilation."""
 
     precision: Precision = "fp32"
     threads: int = 1
@@ -53,15 +53,15 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What an engine makes of the options that were asked for, on this machine."""
+    """The options an engine uses on this machine, of those requested."""
 
     options: EngineOptions
-    why: str | None = None  # where their values do not say it all
+    why: str | None = None  # the reason, where the values do not explain themselves
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUsage:
-    """Bytes a program holds: its weights, and how much the process grew by compiling it."""
+    """Bytes of a program: its weights, and the growth of the process by compiling it."""
 
     weights: int
     compiled: int
@@ -71,49 +71,49 @@ class Program(Protocol):
     """A compiled graph. `run` may be called from several threads at once."""
 
     def run(self, inputs: Mapping[str, Buffer]) -> dict[str, Buffer]:
-        """Named inputs to named outputs, which are the caller's own; the inputs were checked."""
+        """Named inputs to named outputs, which the caller owns; the inputs are checked already."""
         ...
 
     def memory(self) -> MemoryUsage:
-        """What the program holds."""
+        """The memory of the program."""
         ...
 
     def export(self) -> bytes | None:
-        """The compiled program as bytes for a cache; None where there is nothing to keep."""
+        """The compiled program as bytes for a cache; None if there is nothing to cache."""
         ...
 
 
 class Engine(Protocol):
-    """A place where graphs run."""
+    """Compiles graphs for its devices."""
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Its name for users."""
         ...
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
-        """The kinds of device it runs on, the preferred one first, each with its precisions."""
+        """The kinds of device it runs on, the preferred first, each with its precisions."""
         ...
 
     @property
     def passes(self) -> tuple[Step, ...]:
-        """The passes it wants, shared ones and its own, in order."""
+        """Its pipeline: shared passes and its own, in order."""
         ...
 
     @property
     def folds_params(self) -> bool:
-        """Whether what depends on weights only is computed before it compiles (`fold_params`)."""
+        """Whether nodes that depend on weights only are folded before compiling (`fold_params`)."""
         ...
 
     @property
     def caches_programs(self) -> bool:
-        """Whether a compiled program is worth keeping on disk."""
+        """Whether compiled programs are cached on disk."""
         ...
 
     @property
     def ops(self) -> frozenset[str]:
-        """The ops it has a rule for; its pipeline removes the others."""
+        """The ops it has a lowering rule for; its pipeline removes the others."""
         ...
 
     @property
@@ -122,48 +122,48 @@ class Engine(Protocol):
         ...
 
     def on(self, device: Device) -> "Engine":
-        """The engine for a device it lists; `EngineError` where it cannot use it here."""
+        """The engine for a device it lists; `EngineError` if the device cannot be used."""
         ...
 
     def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
-        """What of `wanted` is possible and worth it on this machine.
+        """The options to use on this machine, of those `wanted`.
 
-        `memory` is a file for answers that take long to find; None where nothing may be kept.
+        `memory` is a file that caches slow decisions; None for no caching.
         """
         ...
 
     def precision_of(self, node: Node, precision: Precision) -> Precision:
-        """In which precision a node is computed, in a mode."""
+        """The precision of a node, given that of the program."""
         ...
 
     @property
     def buffers(self) -> Buffers:
-        """What its graphs take and give, and how they get there."""
+        """The operations on its inputs and outputs."""
         ...
 
     @property
     def storage(self) -> frozenset[DType]:
-        """Dtypes that inputs may be kept in and are cast from, though nothing computes in them."""
+        """Dtypes of inputs that are cast before any computation."""
         ...
 
     @property
     def attention_tokens(self) -> int | None:
-        """Memory tokens that keep the device busy: more in one run gain nothing. None: no limit."""
+        """The number of memory tokens that saturates the device; None for no limit."""
         ...
 
     @property
     def objects_at_once(self) -> int:
-        """The most objects that are worth running together."""
+        """The largest batch of objects that pays."""
         ...
 
     def version(self) -> str:
-        """What a compiled program depends on besides the graph: library and machine."""
+        """What a compiled program depends on besides the graph: versions of library and machine."""
         ...
 
     def compile(
         self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
     ) -> Program:
-        """Make a program of a graph that holds only ops this engine has."""
+        """Compile a graph that has only ops of this engine."""
         ...
 
     def restore(self, data: memoryview, options: EngineOptions) -> Program:
@@ -172,12 +172,12 @@ class Engine(Protocol):
 
 
 def engine_names() -> tuple[str, ...]:
-    """The engines that exist, whether or not they can run here."""
+    """The names of all engines, whether or not they can run here."""
     return tuple(_FOLDERS)
 
 
 def candidates(kind: str | None = None) -> Iterator[tuple[str, str]]:
-    """Engine and kind of device for each way to run, the preferred first; of one kind if asked."""
+    """Pairs of engine and kind of device, the preferred first; only of `kind` if given."""
     for name, listing in _FOLDERS.items():
         for found in listing.candidate_for:
             if kind in (None, found):

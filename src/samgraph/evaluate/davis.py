@@ -4,8 +4,8 @@
     F   contour accuracy: the F-measure of precision and recall of boundary pixels, where a pixel
         matches if the other boundary is within 0.8 % of the image's diagonal
 
-An object's figure is the mean over frames without the first, which is given, and the last, which
-the benchmark leaves out (of two frames it counts); the overall figure is the mean over objects.
+An object's score is the mean over frames without the first, which is given, and the last, which
+the benchmark excludes (of two frames it counts); the overall score is the mean over objects.
 """
 
 import math

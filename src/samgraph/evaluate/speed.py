@@ -1,4 +1,4 @@
-"""How long graphs take to compile and to run on this machine, by profile."""
+"""Compile and run times of graphs on this machine, by profile."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ def time_graphs(
 
     Sizes are those of `TYPICAL`: one image, one prompt or object, a full memory. All graphs are
     compiled first, one after another, and run once; then every round runs each of them once, so
-    that whatever else the machine does meets all alike. Profiles after the first show only graphs
+    that other load on the machine affects all alike. Profiles after the first show only graphs
     that they cut into stages or compile from another graph.
     """
     candidates: list[_Candidate] = []
@@ -70,7 +70,7 @@ def time_graphs(
 
 
 def typical_inputs(graph: Graph) -> dict[str, Array]:
-    """Arrays for every input: normal numbers, and ones where they are counts or flags."""
+    """An array for every input: normally distributed floats; 1 for counts and flags."""
     rng = np.random.default_rng(0)
     made: dict[str, Array] = {}
     for value in graph.inputs:
@@ -82,7 +82,7 @@ def typical_inputs(graph: Graph) -> dict[str, Array]:
 
 
 def _is_new(seen: dict[str, Graph], name: str, compiled: CompiledGraph) -> bool:
-    """Whether a graph was not met before as it is compiled now; stages always count."""
+    """Whether the optimised graph differs from those of earlier profiles; stages always count."""
     if isinstance(compiled, SplitGraph):
         return True
     optimised = compiled.optimised

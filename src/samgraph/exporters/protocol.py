@@ -21,7 +21,7 @@ _FOLDERS: dict[str, Listing] = {}
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What an exporter is told."""
+    """Options of an export."""
 
     precision: Precision = "fp32"
 
@@ -36,7 +36,7 @@ class Exporter(Protocol):
 
     @property
     def passes(self) -> tuple[Step, ...]:
-        """The passes it wants, shared ones and its own, in order."""
+        """Its pipeline: shared passes and its own, in order."""
         ...
 
     def export(

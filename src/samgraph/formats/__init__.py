@@ -1,7 +1,7 @@
 """Segments in the formats of other tools, one file per format.
 
 `FORMATS` is the table of what can be written; `write` puts images into a folder in one of them. The
-modules have the rest: readers, options, and the content of files as values.
+modules have readers, options, and functions that return the content of files.
 """
 
 import os

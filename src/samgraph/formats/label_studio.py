@@ -3,9 +3,9 @@
 A brush mask is packed by thi.ng's `rle-pack`: the mask as RGBA, row by row, with the same value in
 all four channels:
 
-    32 bits  how many values        5 bits  bits in a value, less 1      4 x 4 bits  sizes, less 1
-    then for each run: 1 bit "repeat", 2 bits which size, that many bits of length less 1, the value
-    (or, where "repeat" is 0, that many values in sequence)
+    32 bits  number of values       5 bits  bits per value, less 1       4 x 4 bits  sizes, less 1
+    then for each run: 1 bit "repeat", 2 bits index of a size, that many bits of length less 1, the
+    value (or, where "repeat" is 0, that many values in sequence)
 
 Polygon corners are in percent of the image's width and height; a polygon is one ring, so parts and
 holes are joined by slits of zero width.
@@ -175,7 +175,7 @@ def _unpacked(data: bytes, expected: int) -> Iterator[tuple[int, int, int]]:
         nonlocal position
         position += width
         if position > len(bits):
-            raise ImageError("a brush mask stops in the middle")
+            raise ImageError("a brush mask is truncated")
         return int(bits[position - width : position], 2)
 
     count, word = number(32), number(5) + 1

@@ -1,4 +1,4 @@
-"""Segments as pictures: masks, cut-outs and overlays, as the bytes of an image file."""
+"""Segments as image files: masks, cut-outs and overlays, encoded as bytes."""
 
 from collections.abc import Sequence
 
@@ -69,7 +69,7 @@ def ranked_label_map(image: SegmentedImage) -> NDArray[np.int32]:
 
 
 def draw_segments(pixels: Rgb, segments: Sequence[Segment], opacity: float = OPACITY) -> Rgb:
-    """The image with its segments tinted, small ones on top; at most eight masks in memory."""
+    """The image with its segments tinted, small segments on top; at most eight masks in memory."""
     order = _large_first(segments)
     for start in range(0, len(order), _MASKS_AT_ONCE):
         some = order[start : start + _MASKS_AT_ONCE]

@@ -1,4 +1,4 @@
-"""Reading other programs' files: JSON and text, every fault one clear error."""
+"""Reading of JSON and text files of other tools; every fault raises an `ImageError`."""
 
 import json
 import math
@@ -19,8 +19,8 @@ from samgraph.untrusted.text import json_bytes, shown
 
 Kind = TypeVar("Kind")
 MAX_BYTES = 1 << 30
-# A mask of the largest size may be drawn four times in any case; a pixel takes about 2 ns.
-FREE_PIXELS, PIXELS_A_BYTE = 4 * MAX_PIXELS, 1 << 14
+# The budget of any file is four masks of the largest size; a pixel takes about 2 ns.
+FREE_PIXELS, PIXELS_PER_BYTE = 4 * MAX_PIXELS, 1 << 14
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -65,20 +65,20 @@ def _label(path: str | os.PathLike[str]) -> str:
 
 
 class Effort:
-    """How many pixels the masks of one file may cover: some in any case, and so many a byte.
+    """A budget of pixels for the masks of one file: a constant, and an amount per byte.
 
-    A line of text can ask for the largest mask there is, and a page for a thousand of them.
+    A line of text can describe the largest mask there is, and a page a thousand of them.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._label = _label(path)
-        self._left = FREE_PIXELS + PIXELS_A_BYTE * _length(path)
+        self._left = FREE_PIXELS + PIXELS_PER_BYTE * _length(path)
 
     def spend(self, pixels: int) -> None:
-        """Take the cost of a mask off what is left.
+        """Subtract the cost of a mask from the budget.
 
         Raises:
-            ImageError: There is less left.
+            ImageError: The budget is exceeded.
         """
         self._left -= pixels
         if self._left < 0:
@@ -96,7 +96,7 @@ def _length(path: str | os.PathLike[str]) -> int:
 
 
 def take(record: object, key: str, kind: type[Kind], where: str) -> Kind:
-    """The value at `key`, of the type the format promises.
+    """The value at `key`, of the type the format specifies.
 
     Raises:
         ImageError: It is missing or of another type.
@@ -112,12 +112,12 @@ def take(record: object, key: str, kind: type[Kind], where: str) -> Kind:
 
 
 def take_number(record: Mapping[str, Any], key: str) -> float | None:
-    """The number at `key`, or nothing where there is none."""
+    """The number at `key`; None without one."""
     return as_number(record.get(key))
 
 
 def as_number(value: object) -> float | None:
-    """A finite number as a float, or nothing: JSON has numbers of any length."""
+    """A finite number as a float; None for other values, and for numbers too large for a float."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -128,7 +128,7 @@ def as_number(value: object) -> float | None:
 
 
 def first_point(value: object) -> tuple[float, float] | None:
-    """The first of a list of points, as SAM's automatic masks keep theirs; or nothing."""
+    """The first of a list of points, as in SAM's automatic masks; None without one."""
     match value:
         case [[x, y], *_]:
             found = as_number(x), as_number(y)
@@ -137,20 +137,20 @@ def first_point(value: object) -> tuple[float, float] | None:
 
 
 def take_integer(record: Mapping[str, Any], key: str) -> int | None:
-    """The whole number at `key`, or nothing where there is none of 64 bits."""
+    """The whole number at `key`; None without one of 64 bits."""
     value = record.get(key)
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return value if is_whole and abs(value) < 1 << 63 else None  # type: ignore[arg-type]  # an int
 
 
 def take_size(record: object, height_key: str, width_key: str, where: str) -> tuple[int, int]:
-    """A height and a width, both of an image, and not too large together."""
+    """Height and width, checked by `check_size`."""
     height, width = take(record, height_key, int, where), take(record, width_key, int, where)
     return check_size(height, width, where)
 
 
 def check_size(height: int, width: int, where: str) -> tuple[int, int]:
-    """Refuse a size that no image has.
+    """Height and width, if an image can have them.
 
     Raises:
         ImageError: A side is out of range, or there are too many pixels.

@@ -99,9 +99,9 @@ def read_yolo(
         ImageError: The file is missing, or a line in it is not a class and a ring.
     """
     where, effort = f"`{path}`", Effort(path)
-    beside = Path(path).with_name(CLASS_FILE)
+    beside = Path(path).parent / CLASS_FILE
     if classes is None:
-        classes = read_text(beside).splitlines() if beside.is_file() else []
+        classes = read_text(beside).splitlines() if os.path.isfile(beside) else []
     segments = []
     for line in read_text(path).splitlines():
         words = line.split()

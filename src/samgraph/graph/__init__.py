@@ -1,4 +1,4 @@
-"""The graph: types, values and nodes; tracing; text in and out; the rules; pictures."""
+"""The graph IR: types, values and nodes; tracing; printer and parser; verifier; drawing."""
 
 from samgraph.graph.builder import Builder, Scope, Tensor, emit, trace
 from samgraph.graph.dims import Dim, Expr, Shape, symbol

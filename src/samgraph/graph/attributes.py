@@ -1,11 +1,11 @@
-"""Whether an attribute is of the kind that an op's type rule names: an int, a pair, a shape."""
+"""Type checks of attributes against the annotations of an op's type rule."""
 
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 
 def is_kind(value: object, kind: Any) -> bool:
-    """Whether `value` fits the annotation `kind`. An int is a float too; a bool is neither."""
+    """Whether `value` fits the annotation `kind`. An int is also a float; a bool is neither."""
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     origin, inside = get_origin(kind), get_args(kind)
@@ -17,5 +17,5 @@ def is_kind(value: object, kind: Any) -> bool:
     if origin in (Union, UnionType):
         return any(is_kind(value, part) for part in inside)
     if origin is Literal:
-        return isinstance(value, str)  # the rule says which
+        return isinstance(value, str)  # which strings are valid is checked by the type rule
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))

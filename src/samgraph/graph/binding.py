@@ -1,7 +1,7 @@
-"""Symbols meet numbers: what each named dimension is, given the shapes of the inputs.
+"""Binding: the value of each symbol, given the shapes of the inputs.
 
-A symbol is told by a dimension in which it is the only unknown and stands alone or times a
-factor: ``M``, ``M+1``, ``4096*F``, or ``4096*F+N`` once `N` is known from elsewhere.
+A symbol is bound by a dimension that is linear in it, with no other unbound symbol: ``M``,
+``M+1``, ``4096*F``, or ``4096*F+N`` once `N` is bound by another dimension.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,14 @@ from samgraph.graph.types import TensorType
 
 
 def solvable_symbols(inputs: Iterable[Value]) -> frozenset[str]:
-    """The symbols whose values the inputs' shapes tell."""
+    """The symbols that the inputs' shapes bind."""
     return frozenset(plan_symbols(inputs))
 
 
 def plan_symbols(inputs: Iterable[Value]) -> dict[str, tuple[str, int, Dim, int]]:
-    """How to find each symbol: ``symbol = (input.shape[axis] - rest) / factor``.
+    """How to compute each symbol: ``symbol = (input.shape[axis] - rest) / factor``.
 
-    In the order in which they can be computed; gives (input name, axis, rest, factor).
+    Values are (input name, axis, rest, factor), in an order in which they can be computed.
     """
     plan: dict[str, tuple[str, int, Dim, int]] = {}
     dims = [(v.name, axis, dim) for v in inputs for axis, dim in enumerate(v.type.shape)]
@@ -70,7 +70,7 @@ def bind(inputs: Iterable[Value], shapes: Mapping[str, tuple[int, ...]]) -> dict
 def check_lengths(graph: Graph, bindings: Mapping[str, int]) -> None:
     """Raise `InputError` where a type rule does not hold for these values of the symbols.
 
-    The rules run while a graph is built, when `x[:, 2:]` of ``f32[B,M]`` cannot be judged.
+    The rules also run while a graph is built, when `x[:, 2:]` of ``f32[B,M]`` cannot be checked.
     """
     for node in graph:
         dims = [dim for value in node.attributes.values() for dim in dims_of(value)]

@@ -39,7 +39,7 @@ Index: TypeAlias = "int | slice | EllipsisType | None"
 class Tensor:
     """A traced tensor: a value of the graph being built, with operators."""
 
-    __array_ufunc__ = None  # numpy must leave `array + tensor` to us
+    __array_ufunc__ = None  # makes numpy defer `array + tensor` to `Tensor.__radd__`
     __hash__ = None  # type: ignore[assignment]  # `==` makes a node, so tensors have no hash
 
     def __init__(self, builder: Builder, value: Value) -> None:
@@ -134,10 +134,10 @@ class Tensor:
 
 
 def emit(op: str, *inputs: Operand | None, **attributes: Attribute) -> Tensor:
-    """Append one node; its type rule runs here, where the author can see the line.
+    """Append one node and run its type rule, so that errors point at the calling line.
 
-    Numbers and arrays become constants; a number takes the dtype of the first tensor. An
-    input or attribute of None is left out.
+    Numbers and arrays become constants; a number takes the dtype of the first tensor. Inputs and
+    attributes that are None are omitted.
     """
     first = next((item for item in inputs if isinstance(item, Tensor)), None)
     if first is None:
@@ -183,7 +183,7 @@ class Builder:
         return tensor
 
     def scope(self, known: Mapping[str, tuple[int, ...]] | None = None) -> Scope:
-        """The root of the model's names; `known` gives the shapes a checkpoint has."""
+        """The root scope; `known` gives the shapes of a checkpoint's tensors, to check against."""
         return Scope(self, "", known)
 
     def exact(self) -> _Exact:
@@ -249,12 +249,12 @@ class Builder:
         wanted = numpy_dtype(like)
         if like not in FLOATS and not _fits_integer(number, like):
             raise ShapeError(f"`{op}`: {number} is not a number of {like}", hint="use `cast`")
-        with np.errstate(over="ignore"):  # too large for a float is infinity
+        with np.errstate(over="ignore"):  # overflow gives infinity
             return self.constant(np.asarray(number, wanted))
 
 
 class _Exact:
-    """While open, new nodes are marked to stay in float32."""
+    """A context in which new nodes are marked to stay in float32."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder, self._before = builder, False
@@ -267,7 +267,7 @@ class _Exact:
 
 
 class Scope:
-    """A place in the model. Its path is the prefix of the checkpoint keys used below it."""
+    """A prefix of checkpoint keys: weights read through a scope are named `path.name`."""
 
     __slots__ = ("builder", "known", "path")
 
@@ -280,7 +280,7 @@ class Scope:
         return Scope(self.builder, f"{self.path}{name}.", self.known)
 
     def weight(self, name: str, *shape: int, dtype: DType = "f32") -> Tensor:
-        """Declare the weight `path.name`; its shape must be the one the checkpoint has."""
+        """Declare the weight `path.name`; its shape must be that of the checkpoint."""
         key = self.path + name
         if self.known is not None:
             self._check(key, shape)
@@ -322,9 +322,9 @@ def trace(
 
 
 def _plain(value: Attribute) -> Attribute:
-    """An attribute as a graph keeps it: numbers of Python's own, and tuples."""
+    """An attribute as stored in a graph: Python numbers and tuples."""
     if isinstance(value, np.generic):
-        return value.item()  # type: ignore[no-any-return]  # a number of Python's
+        return value.item()  # type: ignore[no-any-return]  # a Python number
     return tuple(map(_plain, value)) if isinstance(value, tuple | list) else value
 
 
@@ -336,7 +336,7 @@ def _fits_integer(number: float, dtype: DType) -> bool:
 
 
 def _author() -> str:
-    """The first line outside the tracing machinery: where the model's author wrote the call."""
+    """The first stack frame outside of tracing: the line of model code that made the call."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")

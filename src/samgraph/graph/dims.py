@@ -1,11 +1,11 @@
 """Dimensions: an int, or a polynomial of named symbols such as ``4096*F+N``.
 
 A symbol stands for a length that is known only when a graph runs: `M` memory tokens, `P`
-points. Shape rules add, multiply and divide dimensions; the result is kept in one canonical
-form, so that two dimensions are equal exactly when they print the same.
+points. Shape rules add, multiply and divide dimensions; the result is in a canonical form, so that
+two dimensions are equal exactly when they print the same.
 
-Dimensions are also read from text, so their size is limited: whatever is computed from them has at
-most 1024 terms of degree 32, factors of 63 bits, and floors eight deep. Real ones have a few.
+Dimensions are also parsed from text, so their size is limited: at most 1024 terms of degree 32,
+coefficients of 63 bits, and floors nested eight deep. Those of real graphs have a few terms.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ class Expr:
 
     @property
     def symbols(self) -> frozenset[str]:
-        """The names this dimension depends on."""
+        """The symbols this dimension depends on."""
         return frozenset(_symbols(self))
 
     def evaluate(self, bindings: Mapping[str, int]) -> int:
-        """The value once every symbol is known."""
+        """The value, given those of all symbols."""
         total = 0
         for monomial, factor in self.terms:
             for atom in monomial:
@@ -131,7 +131,7 @@ def symbol(name: str) -> Expr:
 
 
 def divide(dim: Dim, by: Dim) -> Dim | None:
-    """The exact quotient, or None where there is none."""
+    """The exact quotient, or None if the division leaves a remainder."""
     if by == 0:
         return None
     if isinstance(dim, int) and isinstance(by, int):
@@ -171,19 +171,19 @@ def product(shape: Shape) -> Dim:
 
 
 def evaluate(dim: Dim, bindings: Mapping[str, int]) -> int:
-    """The value of a dimension once every symbol is known."""
+    """The value of a dimension, given those of all symbols."""
     return dim if isinstance(dim, int) else dim.evaluate(bindings)
 
 
 def known(dim: Dim) -> int:
-    """A dimension that is a number; `ShapeError` for one that only a run tells."""
+    """A dimension as an int; `ShapeError` if it is symbolic."""
     if isinstance(dim, Expr):
         raise ShapeError("a length that must be known is symbolic", got=f"`{dim}`")
     return dim
 
 
 def parse_dim(text: str) -> Dim:
-    """Read a dimension as it prints."""
+    """Parse a dimension."""
     try:
         if len(text) > _LONGEST_TEXT:
             raise ValueError("a dimension is short")
@@ -237,14 +237,14 @@ def _make(terms: Mapping[Monomial, int]) -> Dim:
 
 
 def _factor_out(dim: Dim, by: Dim) -> Dim | None:
-    """Divide by a sum, where the quotient is one term: ``(2*B*P+2*B) / (P+1) = 2*B``."""
+    """The quotient by a sum, if it is a single term: ``(2*B*P+2*B) / (P+1) = 2*B``."""
     head, lead = _terms(dim)[0], _terms(by)[0]
     trial = divide(_make({head[0]: head[1]}), _make({lead[0]: lead[1]}))
     return trial if trial is not None and trial * by == dim else None
 
 
 def _depth(dim: Expr) -> int:
-    """How deep floors are nested."""
+    """The nesting depth of floors."""
     floors = [atom for monomial, _ in dim.terms for atom in monomial if isinstance(atom, Floor)]
     return max((1 + _depth(floor.over) for floor in floors), default=0)
 

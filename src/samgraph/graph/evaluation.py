@@ -1,4 +1,4 @@
-"""The meaning of a node: its op's numpy reference, applied to arrays."""
+"""Evaluation of nodes and graphs by the numpy references of their ops."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,14 +12,14 @@ from samgraph.graph.types import Array
 def evaluate_node(node: Node, arguments: Sequence[Array], bindings: Mapping[str, int]) -> Array:
     """The result of one node; `bindings` gives the value of every symbol."""
     attributes = {key: bind_attribute(value, bindings) for key, value in node.attributes.items()}
-    with np.errstate(all="ignore"):  # infinities and NaN are results like others
+    with np.errstate(all="ignore"):  # infinities and NaN are valid results
         return np.asarray(find_op(node.op).reference(*arguments, **attributes))
 
 
 def evaluate_graph(
     graph: Graph, values: Mapping[str, Array], bindings: Mapping[str, int]
 ) -> dict[str, Array]:
-    """Every output, given an array for every input and param; arrays are let go when read."""
+    """Every output, given an array for every input and param; dead values are freed."""
     left = graph.use_counts()
     memory = dict(values)
     for node in graph:

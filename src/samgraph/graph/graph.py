@@ -1,7 +1,7 @@
 """The graph: nodes in the order they run, each with one typed result.
 
-A graph is built once and never changed. Passes read one graph and build another, so the
-input of a pass is always there to compare with.
+A graph is immutable. Passes read a graph and build a new one, so the input of a pass is still
+available for comparison.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Literal:
 
     @property
     def digest(self) -> str:
-        """A short name that depends on dtype, shape and every byte."""
+        """A short hash of dtype, shape and every byte."""
         if self._digest is None:
             state = hashlib.sha256(f"{dtype_of(self.array)}{self.array.shape}".encode())
             state.update(self.array.tobytes())
@@ -60,7 +60,7 @@ _NAME = re.compile(r"[\w.\-/]+")
 
 
 def check_name(kind: str, name: str) -> None:
-    """Raise `GraphError` for a name that a printed graph could not carry."""
+    """Raise `GraphError` for a name that a printed graph cannot represent."""
     if not _NAME.fullmatch(name):
         raise GraphError(f"{kind} has the name `{name}`", expected="letters, digits and `_.-/`")
     if kind in ("an input", "a param", "a mark") and name.isdigit():
@@ -69,7 +69,7 @@ def check_name(kind: str, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One result in the graph; within a graph a name stands for one value."""
+    """A typed value of the graph; its name is unique in the graph."""
 
     name: str
     type: TensorType
@@ -91,11 +91,11 @@ class Node:
 
     @property
     def symbols_if_checked(self) -> frozenset[str] | None:
-        """The symbols it uses, once its type was found right; a node never changes after that."""
+        """The symbols it uses, if its type has been checked; None before. Nodes are immutable."""
         return self._symbols
 
     def mark_checked(self) -> frozenset[str]:
-        """Note that the type of the result is what the type rule gives."""
+        """Record that the result's type agrees with the type rule; returns the symbols used."""
         dims = [dim for value in self.attributes.values() for dim in dims_of(value)]
         named = (dim.symbols for dim in dims if isinstance(dim, Expr))
         found = self.result.type.symbols.union(*named)
@@ -134,7 +134,7 @@ class Node:
         return self._attributes(key, int, Expr)
 
     def array(self, key: str = "value") -> Array:
-        """The array of the attribute `key`, a literal: what a `constant` is."""
+        """The array of the attribute `key`, a literal; by default that of a `constant`."""
         return self._attribute(key, Literal).array
 
     def _attribute(self, key: str, *kinds: type[Kind]) -> Kind:
@@ -162,8 +162,8 @@ class Node:
 class Graph:
     """A whole computation: named inputs and params, nodes in order, named outputs.
 
-    `marks` name values inside it, for looking at them and for cutting it there (`passes.cut`).
-    They compute nothing: a pass keeps a mark where its value is still computed.
+    `marks` name values inside it, to inspect them and to cut it there (`passes.cut`). They compute
+    nothing: a pass keeps a mark as long as its value is computed.
     """
 
     name: str
@@ -220,22 +220,22 @@ class Graph:
         return tuple(sorted(found))
 
     def producers(self) -> dict[str, Node]:
-        """The node that makes each value, by name."""
+        """The node that produces each value, by name."""
         made = self._cache.get("producers")
         if made is None:
             made = self._cache["producers"] = {node.result.name: node for node in self.nodes}
         return made  # type: ignore[return-value]  # the cache holds what its key says
 
     def is_verified(self) -> bool:
-        """Whether `verify` found nothing wrong with it before."""
+        """Whether it has passed `verify`."""
         return "verified" in self._cache
 
     def mark_verified(self) -> None:
-        """Note that `verify` found nothing wrong."""
+        """Record that it has passed `verify`."""
         self._cache["verified"] = True
 
     def has(self, *ops: str) -> bool:
-        """Whether any node is of one of these ops; a pass that looks for them need not begin."""
+        """Whether any node is of one of these ops, so that passes can return early."""
         found = self._cache.get("ops")
         if found is None:
             found = self._cache["ops"] = {node.op for node in self.nodes}

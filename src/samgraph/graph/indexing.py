@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def take(x: Tensor, index: tuple[Index, ...]) -> Tensor:
-    """``x[index]``, as one slice and, where axes come or go, one reshape."""
+    """``x[index]``, as one slice and, where axes are added or removed, one reshape."""
     from samgraph.graph.builder import emit
 
     parts = _expand(x, index)
@@ -42,7 +42,7 @@ def take(x: Tensor, index: tuple[Index, ...]) -> Tensor:
 
 
 def _expand(x: Tensor, index: tuple[Index, ...]) -> list[int | slice | None]:
-    """Write out `...` and missing trailing axes as full slices."""
+    """The index with `...` and missing trailing axes replaced by full slices."""
     used = sum(part is not None and part is not Ellipsis for part in index)
     missing = len(x.shape) - used
     dots = sum(part is Ellipsis for part in index)
@@ -74,7 +74,7 @@ def _bounds(part: int | slice, length: Dim) -> tuple[Dim, Dim, int]:
     start = _edge(0 if part.start is None else part.start, length)
     end = _edge(length if part.stop is None else part.stop, length)
     if isinstance(start, int) and isinstance(end, int):
-        end = max(start, end)  # nothing, as in numpy
+        end = max(start, end)  # empty, as in numpy
     return start, end, step
 
 

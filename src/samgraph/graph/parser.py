@@ -26,14 +26,14 @@ _LITERAL = re.compile(r"(\w+\[[\d,]*\])\{(.*)\}")
 _KEYWORD = re.compile(r"(\w+)=(.*)", re.DOTALL)
 _TRUTH = {"True": True, "False": False}
 
-# Far beyond any graph: a text of 64 MB, a constant's shape in it, the bytes it unpacks to.
+# Well above any graph: a text of 64 MB, a constant's shape in it, the bytes it decompresses to.
 MOST_TEXT, LONGEST_ATTRIBUTE, DEEPEST, MOST_CONSTANTS = 64 << 20, 10_000, 8, 128 << 20
 
 
 def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
-    """Read a printed graph.
+    """Parse a printed graph.
 
-    `constants` gives, by digest, the arrays that the text does not carry.
+    `constants` gives, by digest, the arrays that are not in the text.
     """
     if len(text) > MOST_TEXT:
         raise GraphError("the text of a graph is too long", expected=f"at most {MOST_TEXT:,}")
@@ -54,7 +54,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
                 raise GraphError("the text ends without a closing brace", expected="`}`")
             number, line = next(body, (0, ""))
             if line:
-                raise GraphError(f"line {number} stands after the closing brace", got=_quoted(line))
+                raise GraphError(f"line {number} is after the closing brace", got=_quoted(line))
             graph = Graph(name, inputs, params, tuple(nodes), outputs, tuple(marks))
             verify(graph)
             return graph

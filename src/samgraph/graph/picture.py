@@ -1,7 +1,7 @@
-"""A graph as a picture: DOT for Graphviz, or an SVG drawn here with no other program.
+"""Drawings of a graph: DOT for Graphviz, or SVG without any other program.
 
-Nodes stand in rows by depth, inputs at the top; params and constants are written inside the
-node that reads them, so that the picture shows the flow of data.
+Nodes are in rows by depth, inputs at the top; params and constants are written inside the node that
+reads them, so that the drawing shows the data flow.
 """
 
 from html import escape
@@ -21,7 +21,7 @@ _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 44, 24, 30, 20
 
 
 def to_dot(graph: Graph) -> str:
-    """The graph in Graphviz's language."""
+    """The graph as DOT, the language of Graphviz."""
     lines = [f'digraph "{graph.name}" {{', "  node [shape=box, style=filled, fontname=monospace];"]
     for name, (title, detail, kind) in _boxes(graph).items():
         colour = _COLOURS[kind]
@@ -33,17 +33,17 @@ def to_dot(graph: Graph) -> str:
 def to_svg(graph: Graph) -> str:
     """The graph as an SVG document."""
     boxes, edges = _boxes(graph), _edges(graph)
-    place = _layout(boxes, edges)
-    width = max(x for x, _ in place.values()) + _BOX_WIDTH + _MARGIN
-    height = max(y for _, y in place.values()) + _BOX_HEIGHT + _MARGIN
+    positions = _layout(boxes, edges)
+    width = max(x for x, _ in positions.values()) + _BOX_WIDTH + _MARGIN
+    height = max(y for _, y in positions.values()) + _BOX_HEIGHT + _MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="monospace" font-size="12">',
         f"<title>{escape(graph.name)}</title>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
-    parts += [_draw_edge(place[start], place[end]) for start, end in edges]
-    parts += [_draw_box(place[name], *box) for name, box in boxes.items()]
+    parts += [_draw_edge(positions[start], positions[end]) for start, end in edges]
+    parts += [_draw_box(positions[name], *box) for name, box in boxes.items()]
     return "\n".join([*parts, "</svg>"])
 
 
@@ -89,14 +89,14 @@ def _layout(
         sources.setdefault(end, []).append(start)
     depth: dict[str, int] = {}
     used: dict[int, int] = {}
-    place: dict[str, tuple[int, int]] = {}
+    positions: dict[str, tuple[int, int]] = {}
     for name in boxes:
         row = max((depth[source] + 1 for source in sources.get(name, ())), default=0)
         depth[name], column = row, used.get(row, 0)
         used[row] = column + 1
         x = _MARGIN + column * (_BOX_WIDTH + _GAP_X)
-        place[name] = (x, _MARGIN + row * (_BOX_HEIGHT + _GAP_Y))
-    return place
+        positions[name] = (x, _MARGIN + row * (_BOX_HEIGHT + _GAP_Y))
+    return positions
 
 
 def _draw_edge(start: tuple[int, int], end: tuple[int, int]) -> str:

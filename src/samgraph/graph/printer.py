@@ -50,7 +50,7 @@ def print_node(node: Node) -> str:
 
 
 def print_attribute(value: Attribute) -> str:
-    """An attribute as it stands in the text."""
+    """An attribute as printed."""
     if isinstance(value, Literal):
         return _print_literal(value)
     if isinstance(value, tuple):

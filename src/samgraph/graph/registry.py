@@ -1,4 +1,4 @@
-"""The table of operations. `samgraph.ops` fills it, one file an op; everything else reads it."""
+"""The table of ops, filled by `samgraph.ops`, one file per op."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ Work = Callable[..., Dim]
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """Everything the rest of the system may ask about one operation.
+    """An op: its type rule, numpy reference and cost.
 
     `infer` maps the types of the inputs and the attributes to the type of the result;
-    `reference` maps arrays to the array that is right by definition; `work` counts
-    multiply-adds from the types of inputs and result.
+    `reference` maps arrays to the result by definition; `work` counts multiply-adds from the types
+    of inputs and result.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Op:
 
 
 OPS: dict[str, Op] = {}
+ENGINE_OPS: dict[str, Op] = {}  # what passes of a single engine put in; no other engine has them
 
 
 def register(
@@ -41,25 +42,27 @@ def register(
     reference: Callable[..., Array],
     work: Work | None = None,
     meaning: str | None = "",
+    table: dict[str, Op] = OPS,
 ) -> Op:
-    """Add an operation to the table. Called once, at the bottom of the op's own file."""
-    if name in OPS:
+    """Add an operation to a table. Called once, at the bottom of the op's own file."""
+    if name in OPS or name in ENGINE_OPS:
         raise GraphError(f"operation `{name}` is registered twice")
-    OPS[name] = op = Op(name, infer, reference, work, (meaning or "").strip())
+    table[name] = op = Op(name, infer, reference, work, (meaning or "").strip())
     return op
 
 
 def find_op(name: str) -> Op:
     """The operation called `name`."""
-    if name not in OPS:
+    op = OPS.get(name) or ENGINE_OPS.get(name)
+    if op is None:
         near = get_close_matches(name, OPS, n=3)
         hint = f"did you mean {', '.join(near)}?" if near else "see `samgraph.ops`"
         raise GraphError(f"there is no operation `{name}`", hint=hint)
-    return OPS[name]
+    return op
 
 
 def infer(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any]) -> TensorType:
-    """The type of the result of an operation, or a clear error."""
+    """The type of an op's result; `ShapeError` or `GraphError` if the arguments do not fit."""
     op, kinds = find_op(name), _kinds(name)
     try:
         if all(is_kind(value, kinds[key]) for key, value in attributes.items()):
@@ -74,7 +77,7 @@ def infer(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any
 @cache
 def _kinds(name: str) -> dict[str, Any]:
     """What each attribute of an op must be, as its type rule says."""
-    return get_type_hints(OPS[name].infer)
+    return get_type_hints(find_op(name).infer)
 
 
 def _misused(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any]) -> GraphError:
@@ -83,6 +86,6 @@ def _misused(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, 
 
 
 def expect(ok: bool, op: str, problem: str, *, got: object, want: object) -> None:
-    """Raise one well-formed message when a type rule is broken."""
+    """Raise `ShapeError` with a uniform message unless `ok`."""
     if not ok:
         raise ShapeError(f"`{op}`: {problem}", got=got, expected=want)

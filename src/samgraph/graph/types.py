@@ -23,7 +23,7 @@ _NUMPY = {
     "f32": "float32", "f16": "float16", "f64": "float64",
     "i64": "int64", "i32": "int32", "u8": "uint8", "bool": "bool",
 }  # fmt: skip
-HIGHEST_RANK = 32  # in a text
+HIGHEST_RANK = 32  # of parsed types
 _TYPE = re.compile(r"\s*(\w+)\s*\[(.*)\]\s*", re.DOTALL)
 
 
@@ -44,17 +44,17 @@ class TensorType:
 
     @property
     def symbols(self) -> frozenset[str]:
-        """The names its shape depends on."""
+        """The symbols its shape depends on."""
         found = (dim.symbols for dim in self.shape if isinstance(dim, Expr))
         return frozenset().union(*found)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The shape of a type without symbols."""
+        """The shape as ints; `ShapeError` if it has symbols."""
         return tuple(map(known, self.shape))
 
     def length(self, axis: int) -> int:
-        """The length of an axis that is no symbol."""
+        """The length of an axis as an int; `ShapeError` if it is symbolic."""
         return known(self.shape[axis])
 
     def reshaped(self, shape: Iterable[Dim]) -> "TensorType":
@@ -67,7 +67,7 @@ class TensorType:
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The numpy dtype of one of ours."""
+    """The numpy dtype of a `DType`."""
     if dtype == "bf16":
         import ml_dtypes
 
@@ -77,7 +77,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def dtype_of(array: Array) -> DType:
-    """Our name for the dtype of an array."""
+    """The `DType` of an array."""
     for dtype, name in _NUMPY.items():
         if array.dtype == name:
             return dtype  # type: ignore[return-value]  # the keys of _NUMPY are DTypes
@@ -92,7 +92,7 @@ def type_of(array: Array) -> TensorType:
 
 
 def parse_type(text: str) -> TensorType:
-    """Read a type as it prints."""
+    """Parse a tensor type."""
     found = _TYPE.fullmatch(text)
     if found is None or found[1] not in DTYPES:
         expected = "such as `f32[B,64,256]`"

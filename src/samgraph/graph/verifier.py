@@ -1,9 +1,9 @@
-"""The rules a graph keeps. Checked after building, after parsing and after every pass.
+"""The invariants of a graph, checked after building, after parsing and after every pass.
 
-1. Every name is of letters, digits and `_.-/`, defined once, and before it is used.
-2. Every op is in the table, and its type rule gives the type its result has.
-3. Every symbol comes from a dimension of an input, so that a run can tell its value.
-4. Outputs have different names and are defined; so do marks, whose names are no others' either.
+1. Every name consists of letters, digits and `_.-/`, is defined once, and before it is used.
+2. Every op is in the table, and its type rule gives the type of its result.
+3. Every symbol is bound by a dimension of an input.
+4. Outputs and marks are defined and have distinct names; those of marks are not used otherwise.
 """
 
 from collections.abc import Collection
@@ -46,7 +46,7 @@ def verify(graph: Graph, legal: Collection[str] | None = None) -> None:
 
 
 def _check_marks(graph: Graph, known: dict[str, Value]) -> None:
-    """A stage cut at a mark has it as input or output: its name must be its own."""
+    """A stage cut at a mark has it as input or output: its name must be unique."""
     taken = {value.name for value in (*graph.inputs, *graph.params)}
     taken |= {name for name, _ in graph.outputs}
     for name, value in graph.marks:
@@ -59,7 +59,7 @@ def _check_marks(graph: Graph, known: dict[str, Value]) -> None:
 
 
 def show(node: Node) -> str:
-    """One node as it prints, for a message: cut where it is very long."""
+    """One node as printed, shortened for messages."""
     from samgraph.graph.printer import print_node
 
     text = print_node(node)
@@ -81,7 +81,7 @@ def _check_symbols(graph: Graph) -> frozenset[str]:
     unknown = set(graph.symbols) - solvable
     if unknown:
         raise GraphError(
-            f"no input of graph `{graph.name}` tells the value of `{sorted(unknown)[0]}`",
+            f"no input of graph `{graph.name}` binds `{sorted(unknown)[0]}`",
             hint="give an input a dimension that is this symbol alone",
         )
     return solvable
@@ -100,11 +100,11 @@ def _check_node(node: Node, known: dict[str, Value], symbols: frozenset[str]) ->
         used = _check_type(node)
     if not used <= symbols:
         unknown = sorted(used - symbols)[0]
-        raise GraphError(f"no input tells the value of `{unknown}`, in: {show(node)}")
+        raise GraphError(f"no input binds `{unknown}`, in: {show(node)}")
 
 
 def _check_type(node: Node) -> frozenset[str]:
-    """Run the type rule, once for each node: passes keep most of them as they are."""
+    """Run the type rule, once per node: passes reuse most nodes."""
     try:
         expected = infer(node.op, tuple(value.type for value in node.inputs), node.attributes)
     except SamgraphError as error:

@@ -17,6 +17,7 @@ from samgraph.formats.table import Format, WriteOptions, find_format, format_for
 from samgraph.formats.yolo import write_classes
 from samgraph.media.files import make_folder, write_atomically
 from samgraph.predict.output import Segmentation, numbered
+from samgraph.untrusted.files import real_path
 
 STREAM = "-"
 
@@ -57,7 +58,7 @@ class ImageOutput:
         self._stream = stream if options.out == STREAM else None
         if options.out == STREAM and stream is None:
             raise OutputError("there is no stream to write to")
-        self._sources = {os.path.realpath(source) for source in sources if source != STREAM}
+        self._sources = {real_path(source) for source in sources if source != STREAM}
         self._folder = _folder(options.out, len(sources))
         self.format = self._format(default)
         self._check_capacity(len(sources))
@@ -154,7 +155,7 @@ class ImageOutput:
         if self._options.all_masks and self.format.has_file_per_mask:
             files = [numbered(target, i) for i in range(1, count + 1)]
         for file in files:
-            if os.path.realpath(file) in self._sources:
+            if real_path(file) in self._sources:
                 raise OutputError(
                     f"`{file}` is one of the images", hint="write to another folder with -o"
                 )
@@ -198,5 +199,5 @@ def _folder(out: str | None, count: int) -> Path | None:
     """`out` if it means a folder: it exists, ends in `/`, or is for many images."""
     if out is None or out == STREAM:
         return None
-    is_folder = Path(out).is_dir() or out.endswith(("/", os.sep))
+    is_folder = os.path.isdir(out) or out.endswith(("/", os.sep))
     return Path(out) if is_folder or (count > 1 and not Path(out).suffix) else None

@@ -162,7 +162,7 @@ class RunFolder:
     ) -> None:
         self.path, self.session = folder, folder / SESSION
         self._described = described
-        self._is_ours = not folder.exists()
+        self._is_ours = not os.path.lexists(folder)
         self._lock = _locked(folder)
         try:
             earlier = _read_run(folder)

@@ -80,7 +80,12 @@ class TrackOutput:
         """The files of one frame, each whole or not at all."""
         image = replace(result, numbers=self._names.numbers).segmented_image()
         named = zip(image.segments, map(self._names.label, result.objects), strict=True)
-        image = replace(image, segments=tuple(replace(s, label=label) for s, label in named))
+        self.write_image(
+            replace(image, segments=tuple(replace(s, label=label) for s, label in named))
+        )
+
+    def write_image(self, image: SegmentedImage) -> None:
+        """The files of one frame, from its segments."""
         for format in self._per_frame:
             for place, part in frame_files(format, image):
                 file = self._folders[format.name] / place
@@ -98,7 +103,7 @@ class TrackOutput:
                 opacity = self._options.opacity
                 write_overlay_video(file, drawn, rate=frame_rate(source), opacity=opacity)
             else:
-                images = list(self._images(journal, source.size_hw))
+                images = list(self.images(journal, source.size_hw))
                 write_atomically(file, format.encode(images, self._options))
         for format in self._per_frame:
             if format.class_file is not None:
@@ -111,7 +116,7 @@ class TrackOutput:
             with suppress(OSError):  # not there, or not empty
                 folder.rmdir()
 
-    def _images(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[SegmentedImage]:
+    def images(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[SegmentedImage]:
         """Every frame of the journal; an object that is absent has no segment."""
         for record in self._fitting(journal, size_hw):
             yield record_image(record, size_hw, self._names)

@@ -1,1 +1,1 @@
-"""Pictures, videos and masks: in, out, and everything in between that needs no model."""
+"""Images, videos and masks: reading, writing, resizing and drawing. No model is needed."""

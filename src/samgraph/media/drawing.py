@@ -1,4 +1,4 @@
-"""Results for people to look at: overlays, cut-outs, and one colour for each object."""
+"""Visualisation of results: overlays, cut-outs, points and boxes, and a colour per object."""
 
 import colorsys
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ GOLDEN = 0.6180339887498949
 
 
 def object_colour(object_id: int) -> Colour:
-    """The colour an object has in every picture: steps of the golden ratio round the hues."""
+    """The colour of an object in every image: hues in steps of the golden ratio."""
     hue = (0.58 + object_id * GOLDEN) % 1.0
     light = (0.62, 0.5, 0.72)[object_id % 3]
     red, green, blue = colorsys.hls_to_rgb(hue, light, 0.85)
@@ -31,7 +31,7 @@ def object_colour(object_id: int) -> Colour:
 def davis_palette() -> bytes:
     """The 256 colours of DAVIS and Pascal VOC masks, as RGB triples.
 
-    The bits of the index are dealt to red, green and blue in turn, highest bit of a colour first.
+    The bits of the index go to red, green and blue in rotation, highest bit of a colour first.
     """
     index = np.arange(256)
     table = np.zeros((256, 3), np.int64)
@@ -55,10 +55,10 @@ def palette_png(labels: NDArray[np.uint8]) -> bytes:
 def label_map(
     masks: Iterable[Mask], object_ids: Iterable[int], size_hw: tuple[int, int]
 ) -> NDArray[np.uint8]:
-    """One object id a pixel, uint8 [H, W]; where masks overlap, the lowest id is on top.
+    """The object id of each pixel, uint8 [H, W]; where masks overlap, the lowest id is on top.
 
     Raises:
-        OutputError: An id is not within 1 to 255, the numbers a palette image can hold.
+        OutputError: An id is not within 1 to 255, the range of a palette image.
     """
     out = np.zeros(size_hw, np.uint8)
     for mask, object_id in zip(masks, object_ids, strict=True):
@@ -121,7 +121,7 @@ def draw_boxes(
     boxes_xyxy: Sequence[tuple[float, float, float, float]],
     object_ids: Sequence[int] | None = None,
 ) -> Rgb:
-    """The image with boxes drawn, each in its object's colour; any two corners will do."""
+    """The image with boxes drawn, each in its object's colour, from any two opposite corners."""
     ids = range(1, len(boxes_xyxy) + 1) if object_ids is None else object_ids
     canvas = Image.fromarray(image)
     draw = ImageDraw.Draw(canvas)
@@ -137,9 +137,9 @@ def cutout(
 ) -> NDArray[np.uint8]:
     """The object alone, as RGBA: [H, W, 3] and [H, W] -> [H, W, 4].
 
-    A mask of floats in 0..1 is used as the alpha itself. What is left out is black as well as
-    transparent, so the picture does not carry what was cut away. With `crop` only the object's box
-    is returned; of an empty mask, the whole image.
+    A mask of floats in 0..1 is used as the alpha channel. Transparent pixels are black too, so the
+    background cannot be recovered. With `crop` only the object's box is returned; for an empty
+    mask, the whole image.
     """
     if mask.shape != image.shape[:2]:
         raise ImageError(

@@ -1,7 +1,7 @@
-"""Files are written whole or not at all.
+"""Atomic writes: a file is written whole or not at all.
 
-The bytes go to a hidden file beside the destination, which then takes its name in one step: a
-reader never sees half a file, and an earlier file survives a full disk or a lost process.
+The bytes go to a temporary file beside the destination, which is then renamed: a reader never sees
+half a file, and an earlier file survives a full disk or a killed process.
 """
 
 import os
@@ -10,16 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from samgraph.errors import OutputError
+from samgraph.untrusted.text import shown
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put `data` in the file at `path`, replacing what is there.
+    """Write `data` to the file at `path`, replacing what is there.
 
     Raises:
         OutputError: The folder is missing or read-only, the disk is full, or `path` is a folder.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name[:64]}.{secrets.token_hex(6)}.part")
+    temporary = target.parent / f".{target.name[:64]}.{secrets.token_hex(6)}.part"
     try:
         with temporary.open("xb") as file:
             file.write(data)
@@ -43,22 +44,24 @@ def make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise OutputError(f"`{folder}` is a file", expected="a folder") from error
+        raise OutputError(f"`{shown(str(folder))}` is a file", expected="a folder") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(f"`{folder}` cannot be made", got=reason.lower()) from error
+        raise OutputError(f"`{shown(str(folder))}` cannot be made", got=reason.lower()) from error
     return folder
 
 
 def _remove(path: Path) -> None:
-    """Take a file away, if it is there: a disk that is read-only refuses even to look."""
+    """Delete a file if it exists; errors are ignored."""
     with suppress(OSError, ValueError):
         path.unlink()
 
 
 def unwritable(path: str | os.PathLike[str], error: Exception) -> OutputError:
-    """The error for a file that could not be written, with the reason the system gave."""
+    """The error for a file that could not be written, with the operating system's reason."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    parent = Path(path).parent
-    hint = f"make the folder first: `mkdir -p {parent}`" if not parent.exists() else None
-    return OutputError(f"`{path}` cannot be written", got=reason.lower(), hint=hint)
+    parent = str(Path(path).parent)
+    is_there = os.path.exists(parent)
+    hint = None if is_there else f"make the folder first: `mkdir -p {shown(parent)}`"
+    what = f"`{shown(os.fspath(path))}` cannot be written"
+    return OutputError(what, got=reason.lower(), hint=hint)

@@ -1,7 +1,7 @@
 """Graphs of a model by name: traced once, compiled when they are first run.
 
-The base of every family's model. Most calls are of one image, prompt or object, and an engine runs
-a fixed size faster: graphs named in `for_one` also exist for a batch of one.
+The base class of every family's model. Most calls are for one image, prompt or object, and engines
+are faster with a fixed size: graphs named in `for_one` are also compiled for a batch of one.
 """
 
 import threading
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from samgraph.engines import Buffers
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import GraphError
 from samgraph.graph import Array, Graph
 from samgraph.passes.specialise import specialise
@@ -22,14 +23,14 @@ class CompiledModel:
     Args:
         config: Every dimension of the model.
         weights: The tensors of its checkpoint, in float32.
-        trace: Makes graphs from the config, by name.
-        names: The graphs there are.
-        for_one: For graphs that also exist for one: the symbol, and the input whose first axis
-            has that length.
+        trace: Traces graphs from the config, by name.
+        names: The names of the graphs.
+        for_one: For graphs that are also compiled for a batch of one: the symbol, and the input
+            whose first axis has that length.
         exact: Graphs that are computed in float32 whatever the precision.
-        device: Where it runs.
+        device: The device it runs on.
         options: How graphs are compiled.
-        traced: Graphs that were traced already.
+        traced: Graphs already traced.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class CompiledModel:
         names: tuple[str, ...],
         for_one: Mapping[str, tuple[str, str]],
         exact: frozenset[str],
-        device: str = "auto",
+        device: DeviceLike = "auto",
         options: CompileOptions | None = None,
         traced: Mapping[str, Graph] | None = None,
     ) -> None:
@@ -91,7 +92,7 @@ class CompiledModel:
         return outputs
 
     def session_for(self, name: str) -> Session:
-        """The session that compiles a graph: in float32 where a lower precision costs masks."""
+        """The session that compiles a graph: in float32 where lower precision degrades masks."""
         return self._exact if name in self._exact_names else self.session
 
     def _compile(self, name: str, for_one: bool) -> Any:
@@ -102,7 +103,7 @@ class CompiledModel:
 
 
 class GraphTable(Mapping[str, Any]):
-    """The model's graphs by name, compiled when they are first asked for."""
+    """The model's graphs by name, compiled on first access."""
 
     def __init__(self, model: CompiledModel, names: tuple[str, ...]) -> None:
         self._model, self._names = model, names

@@ -1,8 +1,8 @@
-"""What predictors ask of a model, whatever its family, and what a family tells about itself.
+"""The interfaces of models and model families.
 
-`SegmentationModel` is all that `predict/` knows: encode an image, decode prompts, make memory of a
-frame, attend to memory. A family may have another trunk, another layout of memory, or no
-high-resolution features; what flows between its own methods is opaque to everybody else.
+`SegmentationModel` is all that `predict/` depends on: encode an image, decode prompts, encode the
+memory of a frame, attend to memory. A family may have another trunk, another layout of memory, or
+no high-resolution features; values passed between its methods are opaque to callers.
 
 Shapes: B images, N prompts or objects, P points, C channels, S image size, L mask size, T memory
 tokens per frame, F remembered frames, Q object pointers.
@@ -22,13 +22,13 @@ from samgraph.graph.types import DType
 from samgraph.runtime import Session
 
 _NBYTES = attrgetter("nbytes")
-# The label of a point that counts as nothing: it fills up the shorter lists of a batch.
+# The label of padding points, which fill the shorter lists of a batch.
 ABSENT = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """How pixels become the input of a model: a square of `size`, scaled to 0..1, normalised."""
+    """Preprocessing of pixels: resized to a square of `size`, scaled to 0..1, normalised."""
 
     size: int
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
@@ -37,7 +37,7 @@ class Preprocessing:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """What is remembered of an object on a frame: a mask memory [T, channels] and a pointer [C]."""
+    """The memory of an object on a frame: a mask memory [T, channels] and a pointer [C]."""
 
     tokens: int
     channels: int
@@ -46,9 +46,9 @@ class MemoryLayout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """What the image encoder makes of images: feature maps by name, each [B, ...].
+    """The output of the image encoder: feature maps by name, each [B, ...].
 
-    `is_conditioned` says that memory attention has been applied.
+    `is_conditioned`: whether memory attention has been applied.
     """
 
     maps: Mapping[str, Buffer]
@@ -59,7 +59,7 @@ class Features:
 
     @property
     def nbytes(self) -> int:
-        """How much memory they take."""
+        """Their size in bytes."""
         return sum(map(_NBYTES, self.maps.values()))
 
     def image(self, index: int) -> "Features":
@@ -76,7 +76,7 @@ class DecoderPrompts:
     labels: Array
     multimask: NDArray[np.bool_]  # [N]
     mask: Buffer | None = None
-    has_mask: NDArray[np.bool_] | None = None  # [N]; all have one where it is omitted
+    has_mask: NDArray[np.bool_] | None = None  # [N]; None: all have one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +91,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodedObjects(Decoded):
-    """The same, with the mask that is the answer and what is remembered of the object."""
+    """The same, with the selected mask of each object and its object pointer."""
 
     best_mask: Buffer  # [N, 1, L, L]; -1024 where the object is occluded or absent
     best_iou: Buffer  # [N, 1]
@@ -100,10 +100,10 @@ class DecodedObjects(Decoded):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BankRead:
-    """What N objects read of a memory bank: rows of its pages, in the order of attention."""
+    """What N objects read from a memory bank: rows of its pages, in the order of attention."""
 
     pages: Buffer  # [rows, T, channels], as stored
-    stored: DType  # what they are stored as
+    stored: DType  # their dtype
     frames: NDArray[np.int64]  # [N, F] rows of `pages`
     slots: NDArray[np.int64]  # [N, F] rows of the temporal position encoding
     pointer_rows: Buffer  # [rows, C]
@@ -123,11 +123,11 @@ class BankRead:
 
 
 class ModelConfig(Protocol):
-    """What predictors read of a config. Families add the rest."""
+    """The fields of a config that predictors read. Families add others."""
 
     @property
     def name(self) -> str:
-        """What users call the model."""
+        """The name of the model for users."""
 
     @property
     def image_size(self) -> int:
@@ -164,7 +164,7 @@ class SegmentationModel(Protocol):
     weights: Mapping[str, Array]
     session: Session
     graphs: Mapping[str, Any]
-    buffers: Buffers  # what flows between its methods, and how it gets there
+    buffers: Buffers  # operations on the values passed between its methods
     preprocessing: Preprocessing
     memory_layout: MemoryLayout
 
@@ -176,7 +176,7 @@ class SegmentationModel(Protocol):
         """Images [B, 3, S, S], normalised."""
 
     def prepare(self, features: Features) -> Mapping[str, Buffer]:
-        """What the decoder computes of an image whatever the prompt, for `decode_points`."""
+        """What the decoder computes from the image alone, for `decode_points`."""
 
     def decode_points(self, prepared: Mapping[str, Buffer], points: Any, labels: Any) -> Decoded:
         """Points on one prepared still image."""
@@ -185,7 +185,7 @@ class SegmentationModel(Protocol):
         """Prompts of any kind on features of one image, or of one image each."""
 
     def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
-        """Masks [N, 1, S, S] of 0 and 1: logits that stand as the answer, and the mask prompt."""
+        """Masks [N, 1, S, S] of 0 and 1 -> logits to use as the result, and the mask prompt."""
 
     def encode_memory(
         self, features: Features, masks: Buffer, object_score: Buffer, *, is_prompted: bool
@@ -193,7 +193,7 @@ class SegmentationModel(Protocol):
         """The mask memory of objects on a frame, [N, T, channels]."""
 
     def attend(self, features: Features, read: BankRead) -> Features:
-        """The frame conditioned on what each object remembers, [N, ...]."""
+        """The frame conditioned on the memory of each object, [N, ...]."""
 
     @property
     def absent_pointer(self) -> Array:
@@ -205,19 +205,19 @@ class SegmentationModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of models: its configs, how its checkpoints are recognised, and how it is built.
+    """A model family: its configs, how its checkpoints are recognised, and how it is built.
 
     Args:
-        name: What it is called in the registry.
+        name: Its name in the registry.
         configs: Configs that a checkpoint can be recognised as, by name.
-        named: Configs that have to be asked for by name: their checkpoints look like another's.
+        named: Configs that must be given by name: their checkpoints look like another's.
         trace: The graphs of a config, by name; together they read every tensor of a checkpoint.
         weight_shapes: The name and shape of every tensor of a checkpoint for a config.
         unread: Tensors of checkpoints that no graph reads, with their shapes.
-        signature: What tells its configs apart, of a config.
-        found_signature: The same, of the tensors of a file; None where it is another family's.
+        signature: A key that distinguishes its configs.
+        found_signature: The same key from a checkpoint's shapes; None for another family.
         find_config: A config from its name, itself, or a mapping of fields.
-        config_from_json: Reads what `to_json` of a config wrote.
+        config_from_json: The inverse of a config's `to_json`.
         build: The model of a config and its weights.
     """
 

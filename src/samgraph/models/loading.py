@@ -1,4 +1,4 @@
-"""From a checkpoint to a model: which config it is for, and whether every tensor fits."""
+"""Loading of a model from a checkpoint: its config is recognised and every tensor checked."""
 
 import os
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
 from samgraph.checkpoint.source_file import short_name
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
@@ -27,7 +28,7 @@ def load_model(
     source: Source,
     *,
     config: ConfigLike | None = None,
-    device: str = "auto",
+    device: DeviceLike = "auto",
     engine: str | None = None,
     precision: str | None = None,
     threads: int | None = None,
@@ -38,8 +39,8 @@ def load_model(
 ) -> SegmentationModel:
     """A model from a name, a checkpoint file, or a mapping of arrays.
 
-    The config is recognised; give it only for models that have no name here. `options` sets
-    everything at once instead of engine, precision, threads and profile.
+    The config is recognised; give it only for models without a name here. `options` is an
+    alternative to engine, precision, threads and profile.
     """
     if options is None:
         options = CompileOptions(
@@ -64,9 +65,9 @@ def load_model(
 
 
 def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
-    """The family and config that a name, a config, or a mapping of fields stands for.
+    """The family and config for a name, a config, or a mapping of fields.
 
-    A mapping may name its family under `family`; without, it is the first one.
+    A mapping may name its family under `family`; the default is the first.
     """
     known = families()
     if isinstance(wanted, Mapping):
@@ -114,7 +115,7 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
 
 
 def weights_file(source: object) -> Path | None:
-    """The file that weights come from, where it is one of the user's own."""
+    """The path of the weights, if the source is a file of the user."""
     if not isinstance(source, str | os.PathLike) or is_built_in(source):
         return None
     text = os.fspath(source)
@@ -122,7 +123,7 @@ def weights_file(source: object) -> Path | None:
 
 
 def recognise(found: Checkpoint) -> tuple[Family, Any]:
-    """The family and config of a checkpoint: written in it, or told by its names and shapes."""
+    """The family and config of a checkpoint: from its metadata, or from its names and shapes."""
     written, known = found.metadata.get(_CONFIG_KEY), families()
     if written is not None:
         name = found.metadata.get(_FAMILY_KEY, known[0].name)
@@ -131,7 +132,7 @@ def recognise(found: Checkpoint) -> tuple[Family, Any]:
             return family, family.config_from_json(written)
         except OptionError as error:
             raise CheckpointError(
-                f"`{short_name(found.source)}` has a config that makes no sense", got=error.what
+                f"`{short_name(found.source)}` has an invalid config", got=error.what
             ) from error
     shapes = found.shapes
     for family in known:
@@ -158,7 +159,7 @@ def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def _traced(family: Family, config: Any, found: Checkpoint) -> dict[str, Graph]:
-    """The graphs of a config, which may be of a file and so make no model at all."""
+    """The graphs of a config; `CheckpointError` if a config from a file cannot be traced."""
     try:
         return family.trace(config)
     except (ShapeError, GraphError) as error:
@@ -182,6 +183,6 @@ def _check(found: Checkpoint, family: Family, config: Any, traced: Mapping[str, 
 def _looks_like_file(text: str) -> bool:
     """Paths have a suffix we know, a separator, or exist; anything else is a name."""
     if text.startswith("facebook/"):
-        return Path(text).exists()
+        return os.path.exists(text)
     separated = "/" in text or "\\" in text or text.startswith(("~", "."))
-    return separated or text.lower().endswith(_SUFFIXES) or Path(text).exists()
+    return separated or text.lower().endswith(_SUFFIXES) or os.path.exists(text)

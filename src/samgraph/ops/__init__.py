@@ -1,9 +1,9 @@
 """The operations, one file each: meaning in words, type rule, slow numpy reference.
 
-Each file also gives the word a model is written in: ``from samgraph.ops import linear, relu``.
+Each file also has the function that traces it: ``from samgraph.ops import linear, relu``.
 """
 
-import samgraph.ops.constant  # noqa: F401  (fills the table; constants have no word)
+import samgraph.ops.constant  # noqa: F401  (fills the table; constants have no function)
 from samgraph.graph.registry import OPS, Op
 from samgraph.ops.add import add
 from samgraph.ops.attention import attention

@@ -1,4 +1,4 @@
-"""attention: every query takes the average of the values, weighted by how its key fits.
+"""attention: for each query the average of the values, weighted by the softmax of its scores.
 
     y = softmax(scale * q @ k.T + mask) @ v        in each head
 
@@ -34,7 +34,7 @@ def infer(
     heads: int,
     scale: float,
 ) -> TensorType:
-    """The queries' places with the values' width."""
+    """The queries' shape with the values' width."""
     need_float("attention", q, k, v, *([mask] if mask else []))
     shapes = f"q: {q}, k: {k}, v: {v}"
     ok = q.rank >= 2 and k.rank == v.rank == q.rank
@@ -81,7 +81,7 @@ def _split(x: Array, heads: int) -> Array:
 
 
 def work(result: TensorType, q: TensorType, k: TensorType, *_: TensorType, **__: object) -> Dim:
-    """Scores, and the weighted average."""
+    """Multiply-adds of the scores and of the weighted average."""
     return (product(q.shape) + product(result.shape)) * k.shape[-2]
 
 

@@ -2,7 +2,7 @@
 
     (a, b) -> (a cos t - b sin t, a sin t + b cos t)
 
-`x` is [..., T, heads*D] with T = frames * h * w + unrotated. Token n of a frame stands at column
+`x` is [..., T, heads*D] with T = frames * h * w + unrotated. Token n of a frame is at column
 ``n % w`` and row ``n // w``. In each head the first D/2 channels rotate with the column, the last
 D/2 with the row; pair i of a half by ``position * theta ** (-4 i / D)``. The grid repeats for
 every frame (tiled, not interleaved); the last `unrotated` tokens are left as they are.

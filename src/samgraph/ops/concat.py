@@ -23,16 +23,16 @@ def infer(*tensors: TensorType, axis: int) -> TensorType:
         raise ShapeError("`concat` of nothing", expected="at least one tensor")
     same_dtype("concat", *tensors)
     first = tensors[0]
-    place = axis_index("concat", axis, first.rank)
-    rest = [(*t.shape[:place], *t.shape[place + 1 :]) for t in tensors]
+    position = axis_index("concat", axis, first.rank)
+    rest = [(*t.shape[:position], *t.shape[position + 1 :]) for t in tensors]
     fits = all(t.rank == first.rank for t in tensors) and len(set(rest)) == 1
     shapes = ", ".join(map(str, tensors))
     want = f"equal lengths but for axis {axis}"
     expect(fits, "concat", "shapes do not fit", got=shapes, want=want)
     total: Dim = 0
     for tensor in tensors:
-        total = total + tensor.shape[place]
-    return first.reshaped((*first.shape[:place], total, *first.shape[place + 1 :]))
+        total = total + tensor.shape[position]
+    return first.reshaped((*first.shape[:position], total, *first.shape[position + 1 :]))
 
 
 def reference(*tensors: Array, axis: int) -> Array:

@@ -1,4 +1,4 @@
-"""conv2d: slide a window over an image and take the weighted sum at each place.
+"""conv2d: slide a window over an image and take the weighted sum at each position.
 
     y[n, o, i, j] = bias[o] + sum over c, a, b of x[n, c, i*stride + a - pad, ...] * w[o, c, a, b]
 
@@ -65,15 +65,15 @@ def infer(
     positive = min(stride) >= 1 and min(padding) >= 0
     expect(positive, "conv2d", "bad stride or padding", got=f"{stride}, {padding}", want=">= 1, 0")
     sizes = zip(x.shape[2:], (kernel_h, kernel_w), stride, padding, strict=True)
-    places = [window_length(length, known(k), s, p) for length, k, s, p in sizes]
+    sizes_out = [window_length(length, known(k), s, p) for length, k, s, p in sizes]
     expect(
-        all(not isinstance(n, int) or n >= 1 for n in places),
+        all(not isinstance(n, int) or n >= 1 for n in sizes_out),
         "conv2d",
         "the window is larger than the image",
         got=f"x: {x}, weight: {weight}",
         want="a larger image",
     )
-    return x.reshaped((x.shape[0], out, *places))
+    return x.reshaped((x.shape[0], out, *sizes_out))
 
 
 def reference(
@@ -85,7 +85,7 @@ def reference(
     padding: Pair,
     groups: int,
 ) -> Array:
-    """One matrix product for each place in the window, added up."""
+    """One matrix product for each offset in the window, summed."""
     (pad_h, pad_w), (step_h, step_w) = padding, stride
     wide = np.pad(widen(x), ((0, 0), (0, 0), (pad_h, pad_h), (pad_w, pad_w)))
     out, inner, kernel_h, kernel_w = weight.shape

@@ -1,4 +1,4 @@
-"""conv_transpose2d: the transpose of a convolution; every input pixel paints a scaled kernel.
+"""conv_transpose2d: the transpose of a convolution; every input pixel adds a scaled kernel.
 
     y[n, o, i*stride + a, j*stride + b] += x[n, c, i, j] * weight[c, o, a, b]
 
@@ -49,7 +49,7 @@ def infer(
 
 
 def reference(x: Array, weight: Array, bias: Array | None = None, *, stride: Pair) -> Array:
-    """One matrix product for each place in the kernel, painted where it belongs."""
+    """One matrix product for each offset in the kernel, added to a strided slice."""
     count, inner, height, width = x.shape
     _, out, kernel_h, kernel_w = weight.shape
     flat = widen(x).reshape(count, inner, height * width)

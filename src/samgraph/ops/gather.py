@@ -1,4 +1,4 @@
-"""gather: take elements of `x` along one axis, at the places an integer tensor names.
+"""gather: take elements of `x` along one axis, at the positions in an integer tensor.
 
     y[..., i..., ...] = x[..., index[i...], ...]
 
@@ -15,7 +15,7 @@ from samgraph.ops.rules import axis_index
 
 
 def gather(x: Tensor, index: Tensor, axis: int, *, batch: int = 0) -> Tensor:
-    """Elements of `x` along `axis` at the places `index` names."""
+    """Elements of `x` along `axis` at the positions in `index`."""
     return emit("gather", x, index, axis=axis, batch=batch)
 
 
@@ -23,12 +23,12 @@ def infer(x: TensorType, index: TensorType, *, axis: int, batch: int) -> TensorT
     """The axis is replaced by the axes of `index` after its batch axes."""
     ok = index.dtype in INTEGERS and index.dtype != "u8"
     expect(ok, "gather", "needs an integer index", got=index, want="i64 or i32")
-    place = axis_index("gather", axis, x.rank)
-    expect(x.shape[place] != 0, "gather", "nothing to take", got=x, want="a longer axis")
-    ok = 0 <= batch <= place and batch <= index.rank and x.shape[:batch] == index.shape[:batch]
+    position = axis_index("gather", axis, x.rank)
+    expect(x.shape[position] != 0, "gather", "nothing to take", got=x, want="a longer axis")
+    ok = 0 <= batch <= position and batch <= index.rank and x.shape[:batch] == index.shape[:batch]
     want = f"the same first {batch} lengths"
     expect(ok, "gather", "batch axes do not fit", got=f"{x}, {index}", want=want)
-    return x.reshaped((*x.shape[:place], *index.shape[batch:], *x.shape[place + 1 :]))
+    return x.reshaped((*x.shape[:position], *index.shape[batch:], *x.shape[position + 1 :]))
 
 
 def reference(x: Array, index: Array, *, axis: int, batch: int) -> Array:
@@ -41,11 +41,11 @@ def reference(x: Array, index: Array, *, axis: int, batch: int) -> Array:
         shape = (*x.shape[:axis], *index.shape[batch:], *x.shape[axis + 1 :])
         return np.stack(parts) if parts else np.zeros(shape, x.dtype)
     length = x.shape[axis]
-    places = np.where(index < 0, index + length, index)
-    outside = (places < 0) | (places >= length)
-    y = np.take(x, np.where(outside, 0, places), axis)
-    hidden = outside.reshape((*(1,) * axis, *index.shape, *(1,) * (x.ndim - axis - 1)))
-    return np.where(hidden, x.dtype.type(0), y)
+    positions = np.where(index < 0, index + length, index)
+    outside = (positions < 0) | (positions >= length)
+    y = np.take(x, np.where(outside, 0, positions), axis)
+    mask = outside.reshape((*(1,) * axis, *index.shape, *(1,) * (x.ndim - axis - 1)))
+    return np.where(mask, x.dtype.type(0), y)
 
 
 register("gather", infer=infer, reference=reference, meaning=__doc__)

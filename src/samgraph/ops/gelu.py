@@ -28,8 +28,8 @@ def reference(x: Array) -> Array:
 def erf(x: Array) -> Array:
     """The error function: cubic Hermite between exact values; within 1e-12 in float64."""
     values, slopes = _table()
-    place = np.minimum(np.abs(x), _LIMIT - _STEP) / _STEP
-    left = place.astype(np.int64)
+    position = np.minimum(np.abs(x), _LIMIT - _STEP) / _STEP
+    left = position.astype(np.int64)
     t = np.minimum(np.abs(x), _LIMIT) / _STEP - left
     rise = values[left + 1] - values[left]
     a, b = slopes[left] * _STEP - rise, rise - slopes[left + 1] * _STEP

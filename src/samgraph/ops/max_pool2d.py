@@ -23,10 +23,10 @@ def infer(x: TensorType, *, kernel: Pair, stride: Pair) -> TensorType:
     ok = min(*kernel, *stride) >= 1
     expect(ok, "max_pool2d", "bad kernel or stride", got=f"{kernel}, {stride}", want=">= 1")
     sizes = zip(x.shape[2:], kernel, stride, strict=True)
-    places = [window_length(length, k, s, 0) for length, k, s in sizes]
-    fits = all(not isinstance(n, int) or n >= 1 for n in places)
+    sizes_out = [window_length(length, k, s, 0) for length, k, s in sizes]
+    fits = all(not isinstance(n, int) or n >= 1 for n in sizes_out)
     expect(fits, "max_pool2d", "the window is larger than the image", got=x, want=kernel)
-    return x.reshaped((*x.shape[:2], *places))
+    return x.reshaped((*x.shape[:2], *sizes_out))
 
 
 def reference(x: Array, *, kernel: Pair, stride: Pair) -> Array:

@@ -1,7 +1,7 @@
-"""reduce: one number for each place left when some axes are taken away.
+"""reduce: a reduction over some axes.
 
 `how` is sum, mean, max, min or argmax; `axes` may be any, adjacent or not. argmax gives, as
-i64, the place of the first largest element in the named axes read in the order given.
+i64, the index of the first largest element in the named axes flattened in the order given.
 """
 
 import math
@@ -18,7 +18,7 @@ HOW = ("sum", "mean", "max", "min", "argmax")
 
 
 def reduce(x: Tensor, axes: tuple[int, ...], *, how: str, keep: bool = False) -> Tensor:
-    """Take away `axes`; with `keep` they stay, of length one."""
+    """Reduce over `axes`; with `keep` they stay, of length one."""
     return emit("reduce", x, axes=axes, how=how, keep=keep)
 
 

@@ -13,10 +13,10 @@ def reshape(x: Tensor, *shape: Dim) -> Tensor:
 
 def infer(x: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
     """As many elements as before."""
-    open_places = [i for i, dim in enumerate(shape) if dim == -1]
-    expect(len(open_places) <= 1, "reshape", "-1 may stand once", got=shape, want="one -1")
+    unknown = [i for i, dim in enumerate(shape) if dim == -1]
+    expect(len(unknown) <= 1, "reshape", "-1 may stand once", got=shape, want="one -1")
     total = product(x.shape)
-    if open_places:
+    if unknown:
         known = product(tuple(dim for dim in shape if dim != -1))
         rest = divide(total, known)
         expect(rest is not None, "reshape", "-1 has no whole value", got=f"{x} to {shape}", want=x)

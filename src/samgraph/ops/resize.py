@@ -1,6 +1,6 @@
 """resize: an image [N, C, H, W] at another size; pixel centres at halves, corners not aligned.
 
-`how` is nearest (the pixel at ``floor(place * scale)``, in float32), bilinear, or bicubic. With
+`how` is nearest (the pixel at ``floor(index * scale)``, in float32), bilinear, or bicubic. With
 `antialias` the kernel is stretched when the image shrinks, so that every input pixel counts. The
 bicubic kernel has a = -0.75, and -0.5 with antialias: the conventions of the reference's
 framework. Each axis is a small matrix of weights; the result is ``rows @ x @ columns.T``.
@@ -45,15 +45,15 @@ def reference(x: Array, *, size: tuple[int, int], how: str, antialias: bool) -> 
 
 
 def weights(length: int, size: int, how: str, antialias: bool) -> Array:
-    """How much of each input pixel every output pixel takes: [size, length] in float64."""
+    """The weight of each input pixel in every output pixel: [size, length] in float64."""
     matrix = np.zeros((size, length))
-    places = np.arange(size)
+    indices = np.arange(size)
     if how == "nearest":
-        seen = np.floor(places.astype(np.float32) * np.float32(length / size)).astype(int)
-        matrix[places, np.minimum(seen, length - 1)] = 1
+        source = np.floor(indices.astype(np.float32) * np.float32(length / size)).astype(int)
+        matrix[indices, np.minimum(source, length - 1)] = 1
         return matrix
     scale = length / size
-    centres = (places + 0.5) * scale - 0.5
+    centres = (indices + 0.5) * scale - 0.5
     if antialias:
         stretch = max(scale, 1.0)
         distance = (np.arange(length)[None] - centres[:, None]) / stretch
@@ -64,7 +64,7 @@ def weights(length: int, size: int, how: str, antialias: bool) -> Array:
     first = np.floor(centres).astype(int)
     for tap in range(1 - reach, reach + 1):
         share = _kernel(centres - (first + tap), how, -0.75)
-        np.add.at(matrix, (places, np.clip(first + tap, 0, length - 1)), share)
+        np.add.at(matrix, (indices, np.clip(first + tap, 0, length - 1)), share)
     return matrix
 
 

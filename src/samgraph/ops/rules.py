@@ -1,4 +1,4 @@
-"""Pieces that several type rules and references share."""
+"""Functions that several type rules and references share."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,26 +27,26 @@ def broadcast(op: str, *types: TensorType) -> Shape:
 
 
 def same_dtype(op: str, *types: TensorType) -> None:
-    """All inputs must have one dtype: nothing is converted silently."""
+    """Raise unless all inputs have one dtype: there is no implicit conversion."""
     if len({type.dtype for type in types}) != 1:
         given = ", ".join(map(str, types))
         raise ShapeError(f"`{op}`: dtypes differ", got=given, expected="one dtype")
 
 
 def need_float(op: str, *types: TensorType) -> None:
-    """All inputs must be floating point, of one dtype."""
+    """Raise unless all inputs are floating point, of one dtype."""
     same_dtype(op, *types)
     dtype = types[0].dtype
     expect(dtype in FLOATS, op, "needs floating point", got=dtype, want="f32, f16, bf16 or f64")
 
 
 def need_rank(op: str, name: str, type: TensorType, rank: int) -> None:
-    """The input called `name` must have this many axes."""
+    """Raise unless the input `name` has this many axes."""
     expect(type.rank == rank, op, f"`{name}` needs {rank} axes", got=type, want=f"{rank} axes")
 
 
 def need_pixels(op: str, x: TensorType) -> None:
-    """The image must have at least one channel, row and column; the batch may be empty."""
+    """Raise unless the image has at least one channel, row and column; the batch may be empty."""
     expect(0 not in x.shape[1:], op, "the image is empty", got=x, want="[N, C, H, W]")
 
 
@@ -64,7 +64,7 @@ def axes_index(op: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def window_length(length: Dim, kernel: int, stride: int, padding: int) -> Dim:
-    """How many places a sliding window has along one axis."""
+    """The number of positions of a sliding window along one axis."""
     return floor_divide(length + (2 * padding - kernel), stride) + 1
 
 

@@ -1,4 +1,4 @@
-"""softmax: exponentials along one axis, divided by their sum. The largest is taken off first."""
+"""softmax: exponentials along one axis, divided by their sum; the maximum is subtracted first."""
 
 import numpy as np
 

@@ -14,7 +14,7 @@ from samgraph.passes.rewriter import Rewriter
 
 
 def absorb_scale(graph: Graph) -> Graph:
-    """Join each scale with the linear map before it."""
+    """Fold each scale into the linear layer before it."""
     if not graph.has("mul"):
         return graph
     rewriter = Rewriter(graph)
@@ -31,7 +31,7 @@ def absorb_scale(graph: Graph) -> Graph:
 
 
 def _pair(graph: Graph, node: Node) -> tuple[Node, Value] | None:
-    """The linear map and the scale, on whichever side they are."""
+    """The linear layer and the scale, in either order."""
     for y, scale in (node.inputs, node.inputs[::-1]):
         made = graph.producers().get(y.name)
         if made is None or made.op != "linear" or made.exact != node.exact:

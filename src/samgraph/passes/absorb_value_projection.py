@@ -7,7 +7,7 @@
 
 Exact, because the weights of an average sum to one: avg(m wv' + bv) = avg(m) wv' + bv. With one
 head only, and only when `m` is narrower than its projection, which is when it saves work. With
-no linear map after the attention, the projection itself is applied to the average.
+no linear layer after the attention, the projection itself is applied to the average.
 """
 
 from samgraph.graph.graph import Graph, Node, Value
@@ -45,7 +45,7 @@ def absorb_value_projection(graph: Graph) -> Graph:
 
 
 def _projection(graph: Graph, node: Node) -> Node | None:
-    """The linear map that makes the value of this attention, if absorbing it pays."""
+    """The linear layer that produces the value of this attention, if absorbing it pays."""
     if node.op != "attention" or node.integer("heads") != 1:
         return None
     value = graph.producers().get(node.inputs[2].name)
@@ -63,7 +63,7 @@ def _plain_linear(node: Node, value: Value) -> bool:
 
 
 def _merge(rewriter: Rewriter, node: Node, projection: Node) -> None:
-    """One linear map for the projection and the output map `node`."""
+    """One linear layer for the projection and the output layer `node`."""
     x = rewriter.new(node.inputs[0])
     inner, outer = rewriter.new(projection.inputs[1]), rewriter.new(node.inputs[1])
     weight = rewriter.emit("matmul", outer, inner)

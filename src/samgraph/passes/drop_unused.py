@@ -1,4 +1,4 @@
-"""drop_unused: remove nodes and params that no output needs. Inputs stay: they are promised.
+"""drop_unused: remove nodes and params that no output needs. Inputs stay: they are the interface.
 
 %0 = gelu(%x)                       %0 = add(%x, %x)
 %1 = add(%x, %x)          =>        return y=%0
@@ -10,7 +10,7 @@ from samgraph.passes.rewriter import Rewriter, with_params
 
 
 def drop_unused(graph: Graph) -> Graph:
-    """Copy the nodes that are needed; the rewriter leaves out the others."""
+    """Dead code elimination, by the rewriter."""
     rewriter = Rewriter(graph)
     for node in graph:
         rewriter.keep(node)

@@ -1,4 +1,4 @@
-"""fold_constants: compute now what depends on constants only.
+"""fold_constants: evaluate nodes that depend on constants only.
 
 %0 = constant(value=f32[]{2.0})
 %1 = sqrt(%0)                       %0 = constant(value=f32[]{1.4142135})
@@ -15,7 +15,7 @@ from samgraph.graph.evaluation import evaluate_node
 from samgraph.graph.graph import Graph, Literal, Node, dims_of
 from samgraph.passes.rewriter import Rewriter
 
-LARGEST = 1 << 24  # elements; a folded array must not be out of proportion
+LARGEST = 1 << 24  # elements of a folded array
 _MAKES_COPIES = ("expand", "tile")
 
 
@@ -34,7 +34,7 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def may_fold(node: Node) -> bool:
-    """Whether the result is known now, and of a reasonable size."""
+    """Whether the result can be computed now, and is not too large."""
     dims = [dim for value in node.attributes.values() for dim in dims_of(value)]
     if node.op in _MAKES_COPIES or any(isinstance(dim, Expr) for dim in dims):
         return False

@@ -97,7 +97,7 @@ def _evaluate(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _release(node: Node, left: dict[str, int], arrays: dict[str, Array]) -> None:
-    """Let go of what nobody reads after `node`."""
+    """Free the arrays that are dead after `node`."""
     for value in node.inputs:
         left[value.name] -= 1
         if left[value.name] == 0:

@@ -14,7 +14,7 @@ _ACTIVATIONS = ("relu", "gelu", "sigmoid")
 
 
 def fuse_linear_activation(graph: Graph) -> Graph:
-    """Join each activation with the linear map before it."""
+    """Fuse each activation with the linear layer before it."""
     if not graph.has(*_ACTIVATIONS):
         return graph
     rewriter = Rewriter(graph)

@@ -1,4 +1,4 @@
-"""Pieces that passes write attention out with: scaled, heads apart, weights by head.
+"""What passes share that decompose attention: scaling, splitting of heads, weights by head.
 
 Shapes: N batch, T tokens, h heads of width D, C channels.
 """
@@ -14,7 +14,7 @@ SWAP = (0, 2, 1)
 
 
 def plain_linear(graph: Graph, value: Value, uses: dict[str, int]) -> Node | None:
-    """The linear layer without activation that makes `value` for one reader, if one does."""
+    """The linear layer without activation that produces `value` for its only reader, or None."""
     node = graph.producers().get(value.name)
     if node is None or node.op != "linear" or uses.get(value.name) != 1:
         return None
@@ -27,7 +27,7 @@ def heads_of(node: Node) -> int:
 
 
 def least(dim: Dim) -> int:
-    """A length with every symbol at 1: graphs are open in what is mostly small."""
+    """A length with every symbol at 1, since symbols are mostly small."""
     return dim if isinstance(dim, int) else evaluate(dim, dict.fromkeys(dim.symbols, 1))
 
 

@@ -1,4 +1,4 @@
-"""merge_duplicates: compute once what is computed twice from the same values.
+"""merge_duplicates: common subexpression elimination.
 
 %0 = exp(%x)                        %0 = exp(%x)
 %1 = exp(%x)              =>        %1 = add(%0, %0)
@@ -11,7 +11,7 @@ from samgraph.passes.rewriter import Rewriter
 
 
 def merge_duplicates(graph: Graph) -> Graph:
-    """Two nodes are one when op, inputs, attributes and type agree."""
+    """Merge nodes whose op, inputs, attributes and type agree."""
     rewriter = Rewriter(graph)
     seen: dict[tuple[object, ...], Value] = {}
     for node in graph:

@@ -5,8 +5,8 @@
     return y=%1                         %2 = linear(%x, %0, %1)
                                         return y=%2
 
-Only where nothing else reads the value in between, and where the first map widens enough that
-going straight costs fewer multiply-adds: in * out < in * between + between * out.
+Only where nothing else reads the value in between, and where the first layer widens enough that the
+product costs fewer multiply-adds: in * out < in * between + between * out.
 """
 
 from samgraph.graph.graph import Graph, Node
@@ -14,7 +14,7 @@ from samgraph.passes.rewriter import Rewriter
 
 
 def merge_linears(graph: Graph) -> Graph:
-    """Join each linear map with the one before it."""
+    """Merge each linear layer with the linear layer before it."""
     rewriter = Rewriter(graph)
     uses = graph.use_counts()
     for node in graph:

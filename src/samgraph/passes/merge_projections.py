@@ -1,4 +1,4 @@
-"""merge_projections: several linear maps of one value become one, and slices of its result.
+"""merge_projections: several linear layers of one value become one, and slices of its result.
 
     %0 = linear(%x, %wq, %bq)           %0 = concat(%wq, %wk, axis=0)
     %1 = linear(%x, %wk, %bk)           %1 = concat(%bq, %bk, axis=0)
@@ -7,7 +7,7 @@
                                         %4 = slice(%2, second half)
                                         return q=%3, k=%4
 
-Only maps whose weights are params join, and only with equal activations and both or no bias.
+Only layers whose weights are params are merged, with equal activations, and all or none with bias.
 """
 
 from samgraph.graph.dims import Dim
@@ -16,7 +16,7 @@ from samgraph.passes.rewriter import Rewriter
 
 
 def merge_projections(graph: Graph) -> Graph:
-    """Join the maps of each value at the place of the first."""
+    """Merge the linear layers of each value, at the position of the first."""
     groups = _groups(graph)
     first = {members[0].result.name: members for members in groups}
     later = {node.result.name for members in groups for node in members[1:]}

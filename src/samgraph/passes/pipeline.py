@@ -116,7 +116,7 @@ def passes_for(
     without: Collection[str] = (),
     also: Collection[str] = (),
 ) -> tuple[Pass, ...]:
-    """The passes of a pipeline in a precision, less those switched off, plus shared ones asked for.
+    """The passes of a pipeline in a precision, less those in `without`, plus those in `also`.
 
     `without` may name `all`: then only those stay that the engine cannot do without.
     """

@@ -7,12 +7,12 @@
     %4 = conv2d(%3, %v, stride=(2,2))       %4 = conv2d(%3, %v for 4 pixels)       [N,D,H,W]
     return y=%4                             return y=%4
 
-The q x q pixels that one pixel becomes are channels beside each other, cell by cell, until the
-convolutions have made one of them again. A 3 x 3 convolution in steps of two then reads its own
-cell, the one above and the one to the left: a 2 x 2 convolution, whose weights are the same ones
-and zeros. A bilinear resize is a 3 x 3 convolution. More products, but vectors are full of them
-that held one channel or four, and the large image is never laid out: at 1024 pixels the memory
-encoder's take 1.7 ms instead of 2.7. Only while a cell has at most 16 numbers.
+The q x q pixels that one pixel is upscaled to are its channels (a cell), until convolutions have
+reduced a cell to one pixel again. A 3 x 3 convolution of stride 2 then reads its own cell, the cell
+above and the cell to the left: a 2 x 2 convolution with the same weights and zeros. A bilinear
+resize is a 3 x 3 convolution. There are more products, but they fill SIMD vectors that held one
+channel or four, and the large image is never stored: at 1024 pixels this part of the memory encoder
+takes 1.7 ms instead of 2.7. Only while a cell has at most 16 values.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from samgraph.ops.resize import weights as resize_weights
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND, PLAIN
 from samgraph.passes.rewriter import Rewriter
 
-_MOST = 16  # numbers in a cell: what a vector holds
+_MOST = 16  # values in a cell: those of a SIMD vector
 _ALONE = ("gelu", "relu", "sigmoid")
 _WITH_A_NUMBER = ("add", "mul")
 _STRIDED = {**PLAIN, "stride": (2, 2), "padding": (1, 1)}
@@ -125,11 +125,11 @@ def _enlarged(rewriter: Rewriter, node: Node, times: int) -> Value:
 
 
 def with_edges(rewriter: Rewriter, x: Value, axis: int, exact: bool) -> Value:
-    """The first and the last of an axis once more before and after it."""
+    """The axis padded by repeating its first and last element."""
     shape, edges = x.type.shape, []
-    for place in (0, shape[axis] - 1):
-        start = tuple(place if i == axis else 0 for i in range(len(shape)))
-        end = tuple(place + 1 if i == axis else n for i, n in enumerate(shape))
+    for row in (0, shape[axis] - 1):
+        start = tuple(row if i == axis else 0 for i in range(len(shape)))
+        end = tuple(row + 1 if i == axis else n for i, n in enumerate(shape))
         steps = (1,) * len(shape)
         edges.append(rewriter.emit("slice", x, exact=exact, starts=start, ends=end, steps=steps))
     return rewriter.emit("concat", edges[0], x, edges[1], exact=exact, axis=axis)
@@ -153,8 +153,8 @@ def _strided(rewriter: Rewriter, node: Node, step: _Step) -> Value:
     out, width = weight.type.lengths[:2]
     flat = rewriter.emit("reshape", weight, shape=(out, width * 9))
     flat = rewriter.emit("pad", flat, before=(0, 0), after=(0, 1), value=0.0)
-    places = rewriter.constant(_places(width, step), "i64")
-    spread = rewriter.emit("gather", flat, places, axis=1, batch=0)
+    indices = rewriter.constant(_weight_indices(width, step), "i64")
+    spread = rewriter.emit("gather", flat, indices, axis=1, batch=0)
     spread = rewriter.emit("transpose", spread, axes=(1, 0, 2))
     cells = step.after**2
     shape = (cells * out, step.before**2 * width, 2, 2)
@@ -165,8 +165,8 @@ def _strided(rewriter: Rewriter, node: Node, step: _Step) -> Value:
     return rewriter.emit("conv2d", x, spread, *bias, exact=node.exact, **PLAIN)
 
 
-def _places(width: int, step: _Step) -> Array:
-    """Where in [width * 9] each weight of the 2 x 2 convolution is found; the last one is zero.
+def _weight_indices(width: int, step: _Step) -> Array:
+    """The index into [width * 9] of each weight of the 2 x 2 convolution; the last weight is zero.
 
     [pixels after, pixels before * width * 4]
     """
@@ -174,6 +174,6 @@ def _places(width: int, step: _Step) -> Array:
     table = np.full((after, after, side, side, width, 2, 2), width * 9)
     channels = np.arange(width) * 9
     for i, j, a, b in np.ndindex(after, after, 3, 3):
-        y, x = 2 * i + a - 1, 2 * j + b - 1  # -1 is the last of the cell before
+        y, x = 2 * i + a - 1, 2 * j + b - 1  # -1 is the last of the previous cell
         table[i, j, y % side, x % side, :, int(y >= 0), int(x >= 0)] = channels + 3 * a + b
     return table.reshape(after * after, -1)

@@ -5,7 +5,7 @@
     return y=%1                                 %2 = transpose(%1, axes=(0,3,1,2))
                                                 return y=%2
 
-The transposition moves behind it, where the next convolution or transposition can take it up.
+The transpose moves behind it, where it can cancel with another.
 """
 
 from samgraph.graph.graph import Attribute, Graph, Node, Value
@@ -16,7 +16,7 @@ PLAIN: dict[str, Attribute] = {"stride": (1, 1), "padding": (0, 0), "groups": 1}
 
 
 def pointwise_to_linear(graph: Graph) -> Graph:
-    """Rewrite each 1 x 1 convolution whose image was transposed from channels last."""
+    """Rewrite each 1 x 1 convolution whose input is transposed from channels-last."""
     if not graph.has("conv2d"):
         return graph
     rewriter = Rewriter(graph)

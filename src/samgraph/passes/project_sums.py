@@ -8,8 +8,8 @@
                                         return y=%4
 
 A residual block whose only reader is a narrower projection ends in this. The same with a 1 x 1
-convolution as the outer map, of a term that is transposed from channels last. Only where nothing
-else reads the term or the sum, and where the outer map narrows: then it is less work.
+convolution as the outer layer, of a term that is transposed from channels-last. Only where nothing
+else reads the term or the sum, and where the outer layer is narrower: then it is less work.
 """
 
 from typing import NamedTuple
@@ -20,14 +20,14 @@ from samgraph.passes.rewriter import Rewriter
 
 
 class _Sum(NamedTuple):
-    """What the outer map reads: a linear map's result, and the rest."""
+    """The terms that the outer layer reads: a linear layer's result, and the rest."""
 
     inner: Node
     rest: Value
 
 
 def project_sums(graph: Graph) -> Graph:
-    """Rewrite each narrowing map of a sum."""
+    """Rewrite each narrowing layer of a sum."""
     if not graph.has("add"):
         return graph
     rewriter = Rewriter(graph)
@@ -68,7 +68,7 @@ def _find(graph: Graph, outer: Node, uses: dict[str, int]) -> _Sum | None:
 
 
 def _made_for(graph: Graph, value: Value, uses: dict[str, int]) -> Node | None:
-    """The node that makes a value, if it is read once."""
+    """The node that produces a value, if it is read once."""
     return graph.producers().get(value.name) if uses[value.name] == 1 else None
 
 

@@ -1,4 +1,4 @@
-"""The tool passes are written with: copies a graph node by node, with replacements."""
+"""The rewriter of passes: copies a graph node by node, with replacements."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from operator import is_
@@ -15,8 +15,8 @@ Outputs = tuple[tuple[str, Value], ...]
 class Rewriter:
     """Builds the graph that a pass returns.
 
-    Old values are looked up through `new`, so that what a pass replaced is read by everyone
-    who read the original.
+    Old values are looked up through `new`, so that all readers of a replaced value read its
+    replacement.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -27,11 +27,11 @@ class Rewriter:
         self._count = 0
 
     def new(self, old: Value) -> Value:
-        """What stands for a value of the old graph."""
+        """The new value for a value of the old graph."""
         return self._moved.get(old.name, old)
 
     def maker(self, value: Value) -> Node | None:
-        """The node that makes a value of the new graph; None for inputs and params."""
+        """The node that produces a value of the new graph; None for inputs and params."""
         return self._made.get(value.name)
 
     def constant_of(self, value: Value) -> Array | None:
@@ -53,19 +53,19 @@ class Rewriter:
         return self.emit("constant", value=Literal(fixed))
 
     def keep(self, node: Node) -> Value:
-        """Copy a node of the old graph, reading what its inputs have become."""
+        """Copy a node of the old graph, with its inputs replaced."""
         inputs = tuple(self._moved.get(value.name, value) for value in node.inputs)
         return self._append(with_values(node, inputs, node.result))
 
     def replace(self, old: Value, new: Value) -> None:
-        """From now on, `new` stands for the old value."""
+        """Replace the old value by `new` for all later readers."""
         if new is not old:
             self._moved[old.name] = new
 
     def finish(self, outputs: Outputs | None = None) -> Graph:
-        """The new graph, without nodes nobody reads, its values numbered again.
+        """The new graph, without dead nodes, its values renumbered.
 
-        `outputs` are values of the new graph, where others are to leave it than before.
+        `outputs` are values of the new graph, if they differ from those of the old.
         """
         if outputs is None:
             outputs = tuple((name, self.new(value)) for name, value in self.graph.outputs)
@@ -83,7 +83,7 @@ class Rewriter:
 
 
 def rewrite(graph: Graph, wanted: Container[str], make: Callable[[Rewriter, Node], Value]) -> Graph:
-    """The graph with what `make` makes of each node whose result is `wanted`, by name."""
+    """The graph with each node whose result is in `wanted` replaced by the value of `make`."""
     rewriter = Rewriter(graph)
     for node in graph:
         if node.result.name in wanted:
@@ -106,7 +106,7 @@ def _needed(nodes: list[Node], outputs: Outputs) -> tuple[Node, ...]:
 def renumber(graph: Graph, nodes: Iterable[Node], outputs: Outputs, marks: Outputs = ()) -> Graph:
     """The graph with these nodes, their results named %0, %1, ...; itself if nothing changed.
 
-    Marks of values that are computed no longer are left out.
+    Marks of values that are no longer computed are dropped.
     """
     names: dict[str, Value] = {}
     known = {value.name for value in (*graph.inputs, *graph.params)}
@@ -128,7 +128,7 @@ def renumber(graph: Graph, nodes: Iterable[Node], outputs: Outputs, marks: Outpu
 
 
 def with_values(node: Node, inputs: tuple[Value, ...], result: Value) -> Node:
-    """The node with other values; itself where they are the same, so that it stays checked."""
+    """The node with other values; itself if they are the same, so that it stays checked."""
     if inputs == node.inputs and result is node.result:
         return node
     other = Node(node.op, inputs, node.attributes, result, node.exact)

@@ -1,4 +1,4 @@
-"""simplify_movement: join or remove nodes that only move elements about.
+"""simplify_movement: merge or remove reshapes, transposes and other data movement.
 
 %0 = transpose(%x, axes=(1,0,2))    %0 = reshape(%x, shape=(6,4))
 %1 = transpose(%0, axes=(1,0,2))    return y=%0
@@ -14,7 +14,7 @@ _MOVING = ("reshape", "transpose", "expand", "cast")
 
 
 def simplify_movement(graph: Graph) -> Graph:
-    """Walk forward, so that chains fold step by step."""
+    """Visit nodes in order, so that chains fold step by step."""
     if not graph.has(*_MOVING):
         return graph
     rewriter = Rewriter(graph)

@@ -1,4 +1,4 @@
-"""sink_expand: what is the same for a whole batch is computed once and repeated as late as can be.
+"""sink_expand: move expansions of the batch as late as possible, so that shared rows run once.
 
     %0 = expand(%x, shape=(N,I,C))              %0 = linear(%x, %w)              [1,I,D]
     %1 = linear(%0, %w)                         %1 = linear(%x, %v)              [1,I,D]
@@ -43,7 +43,7 @@ def sink_expand(graph: Graph) -> Graph:
 
 
 def _sunk(rewriter: Rewriter, node: Node) -> Value | None:
-    """What stands for a node once the expansion before it is behind it, or gone."""
+    """The replacement of a node with the expansion moved behind it, or removed."""
     inputs = [rewriter.new(value) for value in node.inputs]
     makers = [rewriter.maker(value) for value in inputs]
     rows = [None if made is None else repeated_row(made) for made in makers]

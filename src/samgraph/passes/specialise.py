@@ -1,4 +1,4 @@
-"""specialise: give some symbols their value, for a graph that is run with one size again and again.
+"""specialise: replace symbols by their values, for a graph that is often run with one size.
 
     %0: f32[N,P,256] = linear(%x, ...)   =>   %0: f32[1,P,256] = linear(%x, ...)      N=1
 

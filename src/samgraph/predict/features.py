@@ -18,6 +18,7 @@ from samgraph.engines.buffers import HOST_BUFFERS
 from samgraph.errors import CheckpointError, ImageError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.embedding_schema import check_tensors, read_record
+from samgraph.untrusted.text import shown
 
 _KEY = "samgraph.embedding"
 _SAMPLES = 64
@@ -42,7 +43,7 @@ class Embedding:
         """Write a `.safetensors` file, whole or not at all.
 
         Raises:
-            OutputError: The place cannot be written to.
+            OutputError: The file cannot be written.
         """
         about = {"size_hw": self.size_hw, "name": self.name, "fingerprint": self.fingerprint}
         arrays = {name: self.buffers.download(x) for name, x in self.features.maps.items()}
@@ -59,7 +60,7 @@ class Embedding:
             found = checkpoint.read(path)
         except CheckpointError as error:
             raise ImageError(
-                f"`{os.fspath(path)}` holds no embedding", got=error.what, hint=error.hint
+                f"`{shown(os.fspath(path))}` holds no embedding", got=error.what, hint=error.hint
             ) from error
         about = read_record(found.metadata.get(_KEY), os.fspath(path))
         check_tensors(found.tensors, os.fspath(path))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samgraph.checkpoint.builtin import NANO
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS
 from samgraph.models.family import SegmentationModel
@@ -44,7 +45,7 @@ class ModelSource:
 
     source: Source
     config: ConfigLike | None
-    device: str
+    device: DeviceLike
     image_size: int | None
     options: CompileOptions
     mirror: str | None
@@ -313,7 +314,7 @@ def load(
     source: Source | None = None,
     *,
     config: ConfigLike | None = None,
-    device: str = "auto",
+    device: DeviceLike = "auto",
     engine: str | None = None,
     precision: str | None = None,
     threads: int | None = None,
@@ -354,6 +355,7 @@ def _load(wanted: ModelSource) -> SegmentationModel:
 
 def _lasting(wanted: ModelSource) -> ModelSource:
     """The source as a process in another folder can read it; tensors are taken from the model."""
+    wanted = replace(wanted, device=str(wanted.device))
     file = weights_file(wanted.source)
     if file is not None:
         return replace(wanted, source=str(Path(file).expanduser().absolute()))

@@ -308,4 +308,4 @@ def name_of(source: Any) -> str:
 
 def numbered(path: Path, number: int) -> Path:
     """`mask.png` as `mask_1.png`."""
-    return path.with_name(f"{path.stem}_{number}{path.suffix}")
+    return path.parent / f"{path.stem}_{number}{path.suffix}"

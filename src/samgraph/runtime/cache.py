@@ -1,13 +1,13 @@
-"""Compiled graphs on disk, so that a second start does not compile.
+"""The on-disk cache of compiled graphs.
 
 A file is named after everything it depends on: the graph, the weights, the options, the code that
 compiles, and the versions of engine and package.
 
     magic, key (64 bytes), length of the content (8), sha256 of all that and of the content, content
 
-The key is inside too, so that a file under another's name is found out. Whatever is wrong with an
-entry, it is removed with a warning and the graph is compiled: never an import of garbage. The
-folder is for this user alone; one that others may write to is not used, and a warning says why.
+The key is also stored inside, so that a renamed file is detected. An invalid entry is removed with
+a warning and the graph is compiled. The folder is private to the user; one that others may write to
+is not used, and a warning says why.
 """
 
 import hashlib
@@ -33,11 +33,11 @@ from samgraph.version import __version__
 _MAGIC = b"samgraph compiled graph 2\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}s64sQ32s")
 _KEEP_BYTES = 8 << 30
-_ABANDONED_SECONDS = 3600.0  # after which a temporary file belongs to a process that died
+_ABANDONED_SECONDS = 3600.0  # after which a temporary file is considered abandoned
 
 
 def default_cache_dir(named: str | os.PathLike[str] | None = None) -> Path:
-    """The folder for all that samgraph keeps: `named`, `SAMGRAPH_CACHE`, or the user's cache.
+    """The cache root: `named`, `SAMGRAPH_CACHE`, or the user's cache folder.
 
     Raises:
         OptionError: It is in the home of a user that does not exist.
@@ -54,7 +54,7 @@ def default_cache_dir(named: str | os.PathLike[str] | None = None) -> Path:
 
 
 def cache_key(graph: Graph, weights: Mapping[str, Array], *settings: str) -> str:
-    """A name that changes whenever the compiled graph would."""
+    """A hash of everything the compiled graph depends on."""
     state = hashlib.sha256()
     for part in (__version__, _code_digest(), *settings, print_graph(graph)):
         state.update(f"{len(part)}:{part}".encode())
@@ -66,7 +66,7 @@ def cache_key(graph: Graph, weights: Mapping[str, Array], *settings: str) -> str
 
 @cache
 def _code_digest() -> str:
-    """A name for the passes and engines as they are now, so that a change of code counts."""
+    """A hash of the source of passes and engines, so that code changes invalidate the cache."""
     package = Path(__file__).resolve().parents[1]
     state = hashlib.sha256()
     for folder in ("graph", "ops", "passes", "engines"):
@@ -76,13 +76,13 @@ def _code_digest() -> str:
 
 
 class GraphCache:
-    """A folder of compiled graphs. It never fails: at worst it warns and keeps nothing."""
+    """A folder of compiled graphs. It never raises: at worst it warns and caches nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def load(self, key: str) -> memoryview | None:
-        """What was stored under `key`, if it is there and whole."""
+        """The content stored under `key`; None if there is none, or it is damaged."""
         path = self._path(key)
         if not self._is_ours():
             return None
@@ -100,7 +100,7 @@ class GraphCache:
         return None
 
     def store(self, key: str, data: bytes) -> None:
-        """Keep `data` under `key`; the file appears whole or not at all."""
+        """Store `data` under `key`, atomically."""
         path = self._path(key)
         fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
@@ -123,7 +123,7 @@ class GraphCache:
         return self.folder / "graphs" / f"{key}.blob"
 
     def _is_ours(self) -> bool:
-        """Whether only this user may write to the folder, as far as there is one."""
+        """Whether only this user may write to the folder, if it exists."""
         folder = self.folder / "graphs"
         try:
             is_ours = is_private(folder.stat())
@@ -137,7 +137,7 @@ class GraphCache:
         return is_ours
 
     def _forget_oldest(self) -> None:
-        """Remove what dead processes left, and the files used longest ago that are too much."""
+        """Remove abandoned files, and the least recently used above the limit."""
         folder = self.folder / "graphs"
         for path in folder.glob("*.tmp"):
             if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
@@ -152,7 +152,7 @@ class GraphCache:
 
 
 def _read(path: Path, key: str) -> memoryview | str:
-    """The content of an entry whose key, length and checksum are right, or what is wrong."""
+    """The content of an entry whose key, length and checksum are right, or the problem."""
     try:
         file = open_regular(path)
     except NotRegularError as error:
@@ -169,11 +169,11 @@ def _read(path: Path, key: str) -> memoryview | str:
             return "damaged"
         if named != _padded(key):
             return "that of another graph"
-        content = bytearray(length)  # writable: engines use it in place
+        content = bytearray(length)  # writable: engines use it without a copy
         if file.readinto(content) != length or _digest(raw[:-32], content) != digest:
             return "damaged"
         with suppress(OSError):
-            os.utime(file.fileno())  # it was used now
+            os.utime(file.fileno())  # for least recently used
     return memoryview(content)
 
 
@@ -193,7 +193,7 @@ def _digest(head: bytes, content: bytes | bytearray) -> bytes:
 
 
 def _remove(path: Path) -> None:
-    """Take away a file, or an empty folder in its place."""
+    """Remove a file or an empty folder."""
     with suppress(OSError):
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 

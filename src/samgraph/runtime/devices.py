@@ -1,4 +1,4 @@
-"""Which engine, device and precision to use here, with a sentence that says why."""
+"""The choice of engine, device and precision, with its reason in a sentence."""
 
 import warnings
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samgraph.engines import Device, Engine, EngineOptions, find_engine, parse_device
-from samgraph.engines.devices import AUTO, KINDS, why_absent
+from samgraph.engines.devices import AUTO, KINDS, DeviceLike, why_absent
 from samgraph.engines.protocol import candidates
 from samgraph.errors import EngineError, OptionError, SamgraphWarning
 from samgraph.runtime.options import CompileOptions
@@ -19,12 +19,13 @@ class Choice:
     engine: Engine
     options: EngineOptions
     reason: str
+    device: Device
 
 
-def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
-    """The engine for a device; `memory` is where answers about this machine are kept.
+def choose(device: DeviceLike, options: CompileOptions, memory: Path | None) -> Choice:
+    """The engine for a device; `memory` is the folder of cached decisions about this machine.
 
-    `auto` takes the first way to run that works here, and the reason says why not another.
+    `auto` takes the first candidate that works; the reason says why not others.
     """
     named = parse_device(device)
     if named is not None:
@@ -37,8 +38,6 @@ def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
             try:
                 engine = find_engine(name).on(found)
             except EngineError as error:
-                if name == options.engine and kind == "cpu":
-                    raise
                 why = f"{error.what}, {error.got}"
             else:
                 choice = _decide(engine, found, options, memory)
@@ -48,7 +47,7 @@ def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
 
 
 def devices_here() -> str:
-    """The devices that can be asked for, and why one is not here: for help texts."""
+    """The devices of this machine, and why others are missing: for help texts."""
     absent = {kind: why_absent(Device(kind)) for kind in KINDS}
     return ", ".join(
         [AUTO, *(f"{kind} (not here: {why})" if why else kind for kind, why in absent.items())]
@@ -63,7 +62,7 @@ def _ways(engine: str | None) -> Iterable[tuple[str, str]]:
 
 
 def _engine_on(device: Device, named: str | None) -> Engine:
-    """The engine for a device that was asked for."""
+    """The engine for a device given by the user."""
     able = [name for name, _ in candidates(device.kind)]
     name = named or able[0]
     other = None if device.kind == "cpu" else 'use device="cpu"'
@@ -84,7 +83,7 @@ def _engine_on(device: Device, named: str | None) -> Engine:
 
 
 def _decide(engine: Engine, device: Device, options: CompileOptions, memory: Path | None) -> Choice:
-    """What the engine makes of precision and threads."""
+    """The engine's decision about precision and threads."""
     wanted = EngineOptions(options.chosen_precision, options.chosen_threads)
     lacking = wanted.precision not in engine.devices[device.kind]
     if lacking:
@@ -95,7 +94,7 @@ def _decide(engine: Engine, device: Device, options: CompileOptions, memory: Pat
         why = f"engine `{engine.name}` has no {options.chosen_precision} on `{device}`"
     if used.precision != options.chosen_precision:
         warnings.warn(f"using {used.precision}: {why}", SamgraphWarning, stacklevel=4)
-    place = "the cpu" if device.kind == "cpu" else str(device)
+    where = "the cpu" if device.kind == "cpu" else str(device)
     threads = f", {used.threads} thread{'s' * (used.threads > 1)}" * (device.kind == "cpu")
-    reason = f"{engine.name} on {place}{threads}, {used.precision}"
-    return Choice(engine, used, f"{reason}: {why}" if why else reason)
+    reason = f"{engine.name} on {where}{threads}, {used.precision}"
+    return Choice(engine, used, f"{reason}: {why}" if why else reason, device)

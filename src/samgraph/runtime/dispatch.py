@@ -1,4 +1,4 @@
-"""How each op of a graph runs: by a rule of the engine, or as what passes made of it."""
+"""How each op of a graph runs: by a rule of the engine, or rewritten by passes."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Dispatch:
 
     @property
     def how(self) -> str:
-        """In words: `native` where a rule of the engine computes it, or what took its place."""
+        """In words: `native` where the engine has a rule for it, or what it is rewritten to."""
         if self.compiled:
             return "native"
         steps = [

@@ -11,12 +11,12 @@ from samgraph.runtime.profiles import FUSED, Profile, ProfileLike, find_profile
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """What `Session.compile` is told. Anything left alone is chosen for the machine.
+    """Options of `Session.compile`. The defaults suit the machine.
 
-    `profile` is one, its name, or the path of a TOML file. `precision` None means the profile's,
-    and fp32 where it has none. `threads` None means every
-    core this process may use. `cache_dir` None means the user's cache folder; `cache` False
-    compiles anew each time and writes nothing.
+    `profile` is a `Profile`, its name, or the path of a TOML file. `precision` None means the
+    profile's, and fp32 where it has none. `threads` None means every core this process may use.
+    `cache_dir` None means the user's cache folder; with `cache` False nothing is read from or
+    written to disk.
     """
 
     engine: str | None = None
@@ -44,22 +44,22 @@ class CompileOptions:
 
     @property
     def chosen_profile(self) -> Profile:
-        """The profile itself."""
+        """The resolved profile."""
         return find_profile(self.profile)
 
     @property
     def chosen_precision(self) -> Precision:
-        """The precision itself."""
+        """The resolved precision."""
         return self.precision or self.chosen_profile.precision or "fp32"
 
     @property
     def chosen_threads(self) -> int:
-        """The number of threads itself."""
+        """The resolved number of threads."""
         return self.threads if self.threads is not None else core_count()
 
 
 def core_count() -> int:
-    """The cores this process may use."""
+    """The number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1

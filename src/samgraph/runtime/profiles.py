@@ -1,13 +1,13 @@
 """Profiles: named ways to compile, built in, from a TOML file, or from a file next to the weights.
 
     [profile.careful]
-    without = ["fuse_linear_activation"]     # passes switched off; "all": every one not needed
-    also = ["merge_projections"]             # shared passes that the engine does not want by itself
+    without = ["fuse_linear_activation"]     # passes switched off; "all": all but required ones
+    also = ["merge_projections"]             # shared passes that are not in the engine's pipeline
     stages = "split"                         # memory attention as a graph per stage
     precision = "bf16"
 
-`weights.profiles.toml` next to `weights.pt` is read when these weights are loaded. Its profiles can
-be asked for by name, and one called `default` is used when none is asked for.
+`weights.profiles.toml` next to `weights.pt` is read when these weights are loaded. Its profiles are
+available by name, and a profile called `default` is used when none is given.
 """
 
 import os
@@ -19,6 +19,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from samgraph.errors import OptionError
 from samgraph.passes.pipeline import ALL, PRECISIONS, Precision
+from samgraph.untrusted.files import read_regular
+from samgraph.untrusted.text import shown
 
 Stages: TypeAlias = Literal["fused", "split"]
 
@@ -32,9 +34,8 @@ _MOST_BYTES = 1 << 20
 class Profile:
     """A named way to compile: which passes run, in one graph or several stages, in which precision.
 
-    `without` are passes switched off, of those the engine wants; `all` means every one that it can
-    do without. `also` are shared passes that it does not want by itself. The names are checked when
-    the engine is known.
+    `without` are passes of the engine's pipeline to switch off; `all` means every pass that is not
+    required. `also` are shared passes to add. The names are checked when the engine is known.
     """
 
     name: str
@@ -73,9 +74,9 @@ PROFILES: dict[str, Profile] = {
 def find_profile(
     asked: ProfileLike | None, weights: str | os.PathLike[str] | None = None
 ) -> Profile:
-    """The profile that was asked for: itself, a name, or a TOML file, `file.toml#name` of several.
+    """The profile for a `Profile`, a name, or a TOML file, `file.toml#name` of several.
 
-    With none asked for it is the default of the file next to the weights, or `fused`.
+    Without one, the default of the file next to the weights, or `fused`.
     """
     if isinstance(asked, Profile):
         return asked
@@ -100,24 +101,23 @@ def profiles_beside(weights: str | os.PathLike[str]) -> dict[str, Profile]:
     """The profiles in the file next to the weights, `x.profiles.toml` for `x.pt`; often none."""
     file = Path(weights)
     path = file.with_suffix(_SUFFIX) if file.name else file
-    return read_profiles(path) if path.is_file() else {}
+    return read_profiles(path) if os.path.isfile(path) else {}
 
 
 def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
     """Profiles from a TOML file, a table each."""
-    name = os.fspath(path)
+    name = shown(os.fspath(path))
     try:
-        with open(name, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+        data = read_regular(path, _MOST_BYTES)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero in it
         why = error.strerror if isinstance(error, OSError) else error
         raise OptionError(f"`{name}` cannot be read", got=why) from error
-    if len(data) > _MOST_BYTES:
+    if data is None:
         raise OptionError(f"`{name}` is too large for a file of profiles", expected="at most 1 MB")
     try:
         found = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deep
-        raise OptionError(f"`{name}` is not a TOML file", got=str(error)) from error
+        raise OptionError(f"`{name}` is not a TOML file", got=shown(str(error))) from error
     tables = found.get("profile")
     if not isinstance(tables, Mapping) or not tables:
         raise OptionError(f"`{name}` has no profile", expected="a table such as [profile.fast]")

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.engines import Buffers, Engine, MemoryUsage, Precision, Program
+from samgraph.engines import Buffers, Device, Engine, MemoryUsage, Precision, Program
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, EngineError, InputError, OptionError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph, Node
@@ -43,25 +44,25 @@ class CompiledGraph:
         self._names = tuple(value.name for value in source.inputs)
         self._dtypes = tuple(value.type.dtype for value in source.inputs)
         self._buffers = session.buffers
-        self._fitting: set[tuple[tuple[int, ...], ...]] = set()  # shapes that were found to fit
+        self._fitting: set[tuple[tuple[int, ...], ...]] = set()  # shapes already checked
 
     def __repr__(self) -> str:
         return f"<compiled {self.source.name}: {self.reason}>"
 
     @property
     def reason(self) -> str:
-        """Where it runs, and why, in one sentence."""
+        """The engine and device it runs on, and why, in one sentence."""
         return self._session.reason
 
     @property
     def optimised(self) -> Graph:
-        """The graph that its engine compiled; computed when asked for."""
+        """The graph that its engine compiled; computed on access."""
         return self._session.optimise(self.source)
 
     def run(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
-        """Named inputs to named outputs: buffers of the engine, the caller's own.
+        """Named inputs to named outputs: buffers of the engine, owned by the caller.
 
-        Host arrays are taken too, and uploaded. On the CPU buffers are arrays; elsewhere
+        Host arrays are uploaded. On the CPU buffers are arrays; elsewhere
         `session.buffers.download` gives an array.
         """
         given: dict[str, Any] = {**inputs, **named} if inputs else named
@@ -82,8 +83,8 @@ class CompiledGraph:
     def set_params(self, arrays: Mapping[str, Array]) -> None:
         """Replace weights of this compiled graph by copies of `arrays`, under their own names.
 
-        The next run uses them; runs in other threads end with those they began with. Costs a
-        compilation, since a pass may have folded a weight into others; nothing is kept on disk.
+        The next run uses them; runs in progress finish with the old weights. Costs a compilation,
+        since a pass may have folded a weight into others; nothing is cached on disk.
         """
         for name in arrays:
             if all(value.name != name for value in self.source.params):
@@ -95,11 +96,11 @@ class CompiledGraph:
             self._weights = weights
 
     def memory(self) -> MemoryUsage:
-        """Bytes the compiled graph holds."""
+        """The memory of the compiled graph, in bytes."""
         return self._program.memory()
 
     def _check(self, given: dict[str, Any]) -> None:
-        """Names, dtypes and shapes; what is still on the host is uploaded."""
+        """Check names, dtypes and shapes; upload host arrays."""
         if given.keys() != set(self._names):
             raise _wrong_names(self.source, given)
         values = list(map(given.__getitem__, self._names))
@@ -113,7 +114,7 @@ class CompiledGraph:
             self._fitting.add(shapes)
 
     def _uploaded(self, values: list[Any]) -> list[Any]:
-        """The values with host arrays uploaded; raises for what fits no input."""
+        """The values with host arrays uploaded; raises for values of the wrong type."""
         found, buffers = [], self._buffers
         for name, value, dtype in zip(self._names, values, self._dtypes, strict=True):
             on_host = not buffers.owns(value)
@@ -131,12 +132,12 @@ class Session:
 
     Attributes:
         options: How graphs are compiled.
-        buffers: What graphs take and give here, and how they get there.
-        attention_tokens: Memory tokens that keep the device busy; None where more always pay.
-        objects_at_once: The most objects that are worth running together.
+        buffers: The operations on inputs and outputs of its graphs.
+        attention_tokens: The number of memory tokens that saturates the device; None: no limit.
+        objects_at_once: The largest batch of objects that pays.
     """
 
-    def __init__(self, device: str = "auto", options: CompileOptions | None = None) -> None:
+    def __init__(self, device: DeviceLike = "auto", options: CompileOptions | None = None) -> None:
         self.options = options or CompileOptions()
         self._folder = default_cache_dir(self.options.cache_dir)
         memory = self._folder / "machine.json" if self.options.cache else None
@@ -149,10 +150,15 @@ class Session:
 
     @property
     def reason(self) -> str:
-        """What was chosen, and why, in one sentence."""
+        """The choice of engine, device and precision, and why, in one sentence."""
         profile = self.options.chosen_profile
         other = "" if profile == FUSED else f"; profile {profile.name}"
         return f"{self._choice.reason}{other}"
+
+    @property
+    def device(self) -> Device:
+        """Where graphs run."""
+        return self._choice.device
 
     @property
     def engine(self) -> Engine:
@@ -165,11 +171,11 @@ class Session:
         return (*(step.__name__ for step in self._passes), *((FOLD,) if self._folds else ()))
 
     def precision_of(self, node: Node) -> Precision:
-        """In which precision a node of an optimised graph is computed."""
+        """The precision in which a node of an optimised graph is computed."""
         return self.engine.precision_of(node, self._choice.options.precision)
 
     def optimise(self, graph: Graph, watch: Watch | None = None) -> Graph:
-        """The graph that the engine compiles; `watch` sees it after each pass."""
+        """The graph that the engine compiles; `watch` is called with it after each pass."""
         return self._optimise(graph, watch).graph
 
     def _optimise(self, graph: Graph, watch: Watch | None = None) -> Folded:
@@ -186,7 +192,7 @@ class Session:
         return folded
 
     def compile(self, graph: Graph, weights: Mapping[str, Array] | None = None) -> CompiledGraph:
-        """Optimise and compile; from the cache where it was done before.
+        """Optimise and compile, or restore from the cache.
 
         With a profile of split stages, a graph with marks is compiled in stages (`SplitGraph`).
         """
@@ -213,17 +219,17 @@ class Session:
         return CompiledGraph(graph, bound, program, self)
 
     def _settings(self) -> tuple[object, ...]:
-        """Everything about this session that a compiled graph depends on."""
+        """The settings of this session that a compiled graph depends on."""
         return (self._choice.options, self.options.chosen_profile)
 
     def build(self, graph: Graph, weights: Mapping[str, Array]) -> Program:
-        """A program of a graph and weights that fit it: passes, folding, and the engine."""
+        """Compile a graph with checked weights: passes, folding, and the engine."""
         engine, folded = self._choice.engine, self._optimise(graph)
         _check_legal(folded.graph, engine)
         return engine.compile(folded.graph, folded.bind(weights), self._choice.options)
 
     def _restore(self, data: memoryview | None) -> Program | None:
-        """The program that was kept, if the engine can still use it."""
+        """The cached program, if the engine can restore it."""
         if data is None:
             return None
         try:
@@ -247,7 +253,7 @@ def _passes_of(profile: Profile, choice: Choice) -> tuple[tuple[Pass, ...], bool
 
 
 def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """The weights this graph reads, each of the type it wants."""
+    """The weights this graph reads; raises for missing weights and wrong types."""
     missing = [value.name for value in graph.params if value.name not in weights]
     if missing:
         shown = ", ".join(missing[:3])
@@ -271,7 +277,7 @@ _MOVES = frozenset(("gather", "reshape", "slice", "transpose"))
 
 
 def _check_legal(graph: Graph, engine: Engine) -> None:
-    """Refuse before compiling what the engine does not promise."""
+    """Raise `EngineError` for ops and dtypes that the engine does not support."""
     kept = {value for value in graph.inputs if value.type.dtype in engine.storage}
     kept |= {n.result for n in graph if n.result.type.dtype in engine.storage and n.op in _MOVES}
     for value in (*graph.inputs, *graph.params, *(node.result for node in graph)):

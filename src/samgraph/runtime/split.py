@@ -1,4 +1,4 @@
-"""A graph compiled in stages, for looking inside: every value between them has a name."""
+"""A graph compiled in stages, to inspect the values between them by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from samgraph.runtime.session import CompiledGraph, Session
 class SplitGraph(CompiledGraph):
     """A graph cut at its marks (`passes.cut`); each of its `stages` is a compiled graph.
 
-    It takes and gives what the graph in one piece does, and agrees with it to rounding. Slower: a
-    pass sees one stage at a time, and every value between two stages is written out.
+    It has the inputs and outputs of the whole graph, and agrees with it to rounding. Slower: passes
+    see one stage at a time, and every value between two stages is written to memory.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class SplitGraph(CompiledGraph):
         super().__init__(source, weights, self._staged, session)
 
     def set_params(self, arrays: Mapping[str, Any]) -> None:
-        """Replace weights in every stage that reads them; each is compiled anew."""
+        """Replace weights in every stage that reads them; these are recompiled."""
         unknown = [name for name in arrays if name not in {p.name for p in self.source.params}]
         if unknown:
             super().set_params({unknown[0]: arrays[unknown[0]]})  # which says what there is
@@ -60,7 +60,7 @@ class _Stages:
         return {name: made[name] for name in self._outputs}
 
     def values(self, inputs: Mapping[str, Any], *, keep: bool) -> dict[str, Any]:
-        """What the stages compute; without `keep`, what is read no more is let go."""
+        """The values computed by the stages; without `keep`, dead values are freed."""
         made: dict[str, Any] = {}
         for i, stage in enumerate(self._stages):
             known = {**inputs, **made}
@@ -76,4 +76,4 @@ class _Stages:
         return MemoryUsage(sum(m.weights for m in parts), sum(m.compiled for m in parts))
 
     def export(self) -> None:
-        """Nothing: each stage is kept by itself."""
+        """None: each stage is cached by itself."""

@@ -1,1 +1,1 @@
-"""What comes from outside: file names, files and JSON, read within limits and shown escaped."""
+"""Untrusted input: file names, files and JSON, read within limits and shown escaped."""

@@ -1,8 +1,8 @@
-"""Regular files, opened without waiting and read within a size.
+"""Regular files, opened without blocking and read up to a size.
 
-A path may lead to a pipe that nobody writes to, to a device without end, or to a sparse file larger
-than memory. The open never blocks, what was opened is looked at through its descriptor (a path may
-lead elsewhere a moment later), and no more is read than was allowed.
+A path may lead to a pipe without a writer, to an endless device, or to a sparse file larger than
+memory. Opening never blocks, the file is checked through its descriptor (the path may be replaced
+in between), and no more than the limit is read.
 """
 
 import io
@@ -19,20 +19,20 @@ KINDS = (
 
 
 class NotRegularError(OSError):
-    """The path leads to something that is not a file of bytes; `strerror` says to what."""
+    """The path does not lead to a regular file; `strerror` names what it leads to."""
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     """A regular file, open for reading.
 
     Raises:
-        OSError: There is none, or it may not be read; `NotRegularError` for other things.
-        ValueError: The path cannot be one.
+        OSError: It does not exist or may not be read; `NotRegularError` for other kinds of files.
+        ValueError: The path is invalid.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     except OSError as error:
-        if error.errno == _NO_SUCH_DEVICE:  # what opening a socket says
+        if error.errno == _NO_SUCH_DEVICE:  # the error of opening a socket
             raise NotRegularError(error.errno, "a socket", os.fspath(path)) from error
         raise
     mode = os.fstat(descriptor).st_mode
@@ -43,12 +43,12 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
 
 
 def kind_of(mode: int) -> str:
-    """What a path leads to, in words."""
+    """The kind of file, in words."""
     return next((name for test, name in KINDS if test(mode)), "not a regular file")
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes | None:
-    """The bytes of a regular file; None if it is longer than that.
+    """The bytes of a regular file; None if it is longer than `most_bytes`.
 
     Raises:
         OSError, ValueError: As `open_regular`.
@@ -58,6 +58,18 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes | None:
             return None
         data = file.read(most_bytes + 1)
     return data if len(data) <= most_bytes else None
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """The path with its links followed; as it is, if it can be no path of a file at all.
+
+    For questions about a path use `os.path`, which answers them for any text: those of `Path` raise
+    for names that are too long, not encodable, or in a folder that may not be searched.
+    """
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return os.fspath(path)
 
 
 def is_private(status: os.stat_result) -> bool:

@@ -1,7 +1,7 @@
-"""Schemas of the JSON records that we write ourselves and read back from files.
+"""Schemas of the JSON records that samgraph writes and reads back.
 
-A schema is a function: it returns the value it was given, or raises `SchemaError` with the path to
-what is wrong. Everything is checked, and nothing passes that the schema does not name.
+A schema is a function: it returns the validated value, or raises `SchemaError` with the path of the
+invalid field. Unknown fields are errors.
 
     POINT = record({"x": number(0, 1), "y": number(0, 1), "name": optional(text(64))})
     POINT({"x": 0.5, "y": 2}, "point")        # SchemaError: `point.y` is 2, not within 0 and 1
@@ -19,11 +19,11 @@ INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class SchemaError(ValueError):
-    """A value is not what its schema says; the message is one sentence."""
+    """A value does not match its schema; the message is one sentence."""
 
 
 def whole(low: int, high: int) -> Schema:
-    """A whole number within a range; truth values are none."""
+    """A whole number within a range; bools are refused."""
 
     def check(value: object, where: str) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -49,14 +49,14 @@ def number(low: float, high: float) -> Schema:
 
 
 def flag(value: object, where: str) -> bool:
-    """True or false, and nothing that counts as one of them."""
+    """A bool; values that are merely truthy or falsy are refused."""
     if not isinstance(value, bool):
         _refuse(where, value, "true or false")
     return value
 
 
 def text(longest: int) -> Schema:
-    """A text that is not too long; it may hold any characters."""
+    """Text of at most `longest` characters."""
 
     def check(value: object, where: str) -> str:
         if not isinstance(value, str) or len(value) > longest:
@@ -78,7 +78,7 @@ def one_of(*choices: str | int) -> Schema:
 
 
 def either(*schemas: Schema) -> Schema:
-    """What any of the schemas takes; the error is that of the last."""
+    """A value that any of the schemas accepts; the error is that of the last."""
 
     def check(value: object, where: str) -> Any:
         for schema in schemas[:-1]:
@@ -92,25 +92,25 @@ def either(*schemas: Schema) -> Schema:
 
 
 def optional(schema: Schema) -> Schema:
-    """What the schema takes, or null."""
+    """A value that the schema accepts, or null."""
     return lambda value, where: None if value is None else schema(value, where)
 
 
 def list_of(schema: Schema, most: int, *, least: int = 0) -> Schema:
-    """A list, as a tuple."""
+    """A list of `least` to `most` items, returned as a tuple."""
 
     def check(value: object, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
             _refuse(where, value, "a list")
         if not least <= len(value) <= most:
             raise SchemaError(f"`{where}` has {len(value):,} entries, not {least} to {most:,}")
-        return tuple(schema(item, f"{where}[{place}]") for place, item in enumerate(value))
+        return tuple(schema(item, f"{where}[{index}]") for index, item in enumerate(value))
 
     return check
 
 
 def mapping_of(key: Schema, value: Schema, most: int) -> Schema:
-    """An object whose keys are not known beforehand; `key` gets them as text."""
+    """An object with arbitrary keys, which `key` validates as text."""
 
     def check(found: object, where: str) -> dict[Any, Any]:
         if not isinstance(found, Mapping):
@@ -126,7 +126,7 @@ def mapping_of(key: Schema, value: Schema, most: int) -> Schema:
 
 
 def integer_key(low: int, high: int) -> Schema:
-    """A key that is a whole number, written as JSON has to: as text, in one way only."""
+    """A key that is a whole number in canonical decimal text."""
 
     def check(value: object, where: str) -> int:
         if not isinstance(value, str) or not INTEGER.fullmatch(value):
@@ -160,5 +160,5 @@ def _refuse(where: str, value: object, wanted: str) -> NoReturn:
 def _brief(value: object) -> str:
     try:
         return shown(repr(value)[:200], 60)
-    except (ValueError, RecursionError):  # a number of thousands of digits, a nest without end
+    except (ValueError, RecursionError):  # a number of thousands of digits, deep nesting
         return f"a {type(value).__name__} that is too long to show"

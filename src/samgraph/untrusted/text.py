@@ -1,7 +1,7 @@
-"""Text from outside: how a name is shown, and JSON that is read strictly and written losslessly.
+"""Untrusted text: escaping for messages, strict reading and lossless writing of JSON.
 
-A file name is bytes. Python carries those that are not UTF-8 as lone surrogates: they go through
-untouched, into JSON as the escapes that JSON has for them, and are escaped where they are shown.
+A file name is bytes. Python represents bytes that are not UTF-8 as lone surrogates: they are kept,
+written to JSON as its escapes, and escaped in messages.
 """
 
 import json
@@ -16,33 +16,32 @@ DEEPEST_JSON = 32
 
 
 def shown(text: str, longest: int = LONGEST_SHOWN) -> str:
-    """`text` on one line of a message: control characters escaped, the middle cut when long."""
+    """`text` on one line of a message: control characters escaped, the middle of long text cut."""
     if len(text) > longest:
         text = f"{text[: longest * 2 // 3]}…{text[-longest // 3 :]}"
     return printable(text).replace("\n", "\\n")
 
 
 def json_bytes(value: object, *, indent: int | None = None, compact: bool = False) -> bytes:
-    """A value as JSON in UTF-8; names that are not UTF-8 come back from it as they were."""
+    """A value as JSON in UTF-8; names that are not UTF-8 survive the round trip."""
     separators = (",", ":") if compact else None
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
     return text.encode("utf-8", "backslashreplace")
 
 
 def strict_json(text: str | bytes, *, most_bytes: int = 1 << 20) -> Any:
-    """The value of a short JSON record that we wrote ourselves.
+    """The value of a short JSON record written by samgraph.
 
-    Refused, beside what is not JSON: NaN and Infinity, numbers beyond 64 bits, a key that is
-    there twice, nesting deeper than any record of ours.
+    NaN and Infinity, numbers beyond 64 bits, duplicate keys and deep nesting are refused.
 
     Raises:
-        ValueError: The text is any of that, or too long.
+        ValueError: The text is not such JSON, or too long.
     """
     if len(text) > most_bytes:
         raise ValueError(f"{len(text):,} bytes, more than {most_bytes:,}")
     try:
         found = json.loads(
-            text,
+            text if isinstance(text, str) else text.decode("utf-8"),  # else any of UTF-16 and 32
             object_pairs_hook=_unique,
             parse_int=_integer,
             parse_float=_finite,
@@ -57,7 +56,7 @@ def strict_json(text: str | bytes, *, most_bytes: int = 1 << 20) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a duplicate key")
     return found
 
 

@@ -281,7 +281,7 @@ def test_label_images_give_numbers_not_colours() -> None:
     assert read_label_image(file_of(palette)).tolist() == [[0, 1, 2]]
     assert read_label_image(file_of(np.array([[7, 9]], np.uint8))).tolist() == [[7, 9]]
     assert read_label_image(file_of(np.array([[True, False]]))).tolist() == [[1, 0]]
-    with pytest.raises(ImageError, match="one number a pixel"):
+    with pytest.raises(ImageError, match="one number per pixel"):
         read_label_image(file_of(COLOURS))
 
 

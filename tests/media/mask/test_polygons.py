@@ -131,12 +131,12 @@ def test_polygons_are_encoded_as_their_mask_would_be(
 
 
 def test_the_cost_of_a_polygon_is_what_it_covers() -> None:
-    told: list[int] = []
+    costs: list[int] = []
     square = np.array([(100, 100), (110, 100), (110, 110), (100, 110)], float)
 
-    polygons_to_rle([square], (10_000, 10_000), told.append)
+    polygons_to_rle([square], (10_000, 10_000), costs.append)
 
-    assert told == [2 * 10 * 10 + module.EDGE_PIXELS * (4 + 20)]
+    assert costs == [2 * 10 * 10 + module.EDGE_PIXELS * (4 + 20)]
 
 
 def test_a_tall_image_takes_no_more_memory_than_its_mask() -> None:

@@ -191,7 +191,7 @@ def test_an_iterator_is_read_forward_and_keeps_a_few() -> None:
         assert number_in(source.frame(7)) == 7
         assert taken == list(range(8))
         assert [number_in(source.frame(index)) for index in (4, 7, 5, 8)] == [4, 7, 5, 8]
-        with pytest.raises(VideoError, match="frame 4 of the iterator of frames has been forgot"):
+        with pytest.raises(VideoError, match="frame 4 of the iterator of frames has been dropped"):
             source.frame(4)
         assert number_in(source.frame(19)) == 19
         with pytest.raises(VideoError, match="has no frame 20"):

@@ -176,7 +176,7 @@ def test_leaving_a_loop_early_stops_the_thread(source: FrameList) -> None:
     assert not workers()
 
 
-def test_a_forgotten_prefetcher_stops_its_thread(source: FrameList) -> None:
+def test_a_collected_prefetcher_stops_its_thread(source: FrameList) -> None:
     frames = Prefetcher(source, number_in, ahead=1)
     next(frames)
     assert workers()

@@ -106,7 +106,7 @@ def test_an_exception_leaves_an_earlier_file_as_it_was(tmp_path: Path) -> None:
         video.write(picture(1))
 
 
-def test_a_forgotten_writer_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_collected_writer_leaves_no_file(tmp_path: Path) -> None:
     video = VideoWriter(tmp_path / "out.mp4", (HEIGHT, WIDTH))
     video.write(picture(0))
     del video

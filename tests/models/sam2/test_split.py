@@ -87,7 +87,7 @@ def test_every_value_between_stages_has_a_name_of_its_own(split: Sam2Model, whol
 
 
 def test_rotating_changes_no_length(split: Sam2Model) -> None:
-    """What is between is what its name says: pairs of channels are turned, pointers are not."""
+    """What is between is what its name says: pairs of channels are rotated, pointers are not."""
     inputs = attention_inputs(TEST, 1, 2, 1)
     compiled = split.compiled("memory_attention")
     assert isinstance(compiled, SplitGraph)

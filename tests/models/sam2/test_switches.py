@@ -85,7 +85,7 @@ class ByHand:
         return self._linear(f"{at}out_proj.", scores / scores.sum(-1, keepdims=True) @ v)
 
     def _rotated(self, x: Array) -> Array:
-        """Whole frames turned by column, then by row; what is left over is not turned."""
+        """Whole frames rotated by column, then by row; what is left over is not rotated."""
         config, (N, length, C) = self.config, x.shape
         cells = config.grid**2
         rows, columns = np.divmod(np.arange(cells), config.grid)
@@ -93,8 +93,8 @@ class ByHand:
         angles = np.concatenate([columns[:, None] * speeds, rows[:, None] * speeds], 1)
         whole = length // cells * cells
         pairs = x[:, :whole].reshape(N, -1, cells, C // 2, 2)
-        turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angles)
-        parts = np.stack([turned.real, turned.imag], -1).reshape(N, whole, C)
+        rotated = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angles)
+        parts = np.stack([rotated.real, rotated.imag], -1).reshape(N, whole, C)
         return np.concatenate([parts, x[:, whole:]], 1)
 
     def _norm(self, at: str, x: Array) -> Array:

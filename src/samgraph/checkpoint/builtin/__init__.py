@@ -1,9 +1,9 @@
-"""The model that comes with the package: what the file must be, and how good it is.
+"""The built-in model: its file, sha256 and measured quality.
 
     samgraph-nano.safetensors    beside this file; fp16, config in its header, made by `training/`
 
-Every copy of the file is checked against its sha256 before it is used. `MODEL_CARD.md` says what
-the figures mean; `samgraph models` shows them.
+The file's sha256 is checked before it is used. `MODEL_CARD.md` explains the figures; `samgraph
+models` shows them.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _REINSTALL = "reinstall samgraph: `pip install --force-reinstall --no-deps samgr
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A file of the package: its name, what it must hash to, and what was measured with it."""
+    """A model file of the package: its name, size, sha256 and measured quality."""
 
     name: str
     file: str
@@ -43,14 +43,14 @@ ALIASES = ("samgraph-nano", "nano")
 
 
 def is_built_in(source: object) -> bool:
-    """Whether a source of weights is the built-in model by name."""
+    """Whether `source` is the name of the built-in model."""
     if not isinstance(source, str):
         return False
     return source.strip().lower().replace("_", "-") in ALIASES
 
 
 def built_in_path() -> Path:
-    """Where the built-in model is, after checking that it is whole. Costs a read of the file.
+    """The path of the built-in model, after checking its sha256. Costs a read of the file.
 
     Raises:
         CheckpointError: The file is missing, cut short, or not the one of this version.

@@ -1,13 +1,13 @@
-"""The CPU engine: an OpenVINO model built node by node from our graph, with nothing between.
+"""The CPU engine: an OpenVINO model built directly from a graph, node by node.
 
-The precision is always set: left alone, OpenVINO takes bf16 where the processor announces it,
-which can kill the process (see `bf16`). Integers wider than 32 bits are computed in 32.
+The precision is always set: by default, OpenVINO uses bf16 where the processor reports it, which
+can kill the process (see `bf16`). Integers wider than 32 bits are computed in 32.
 """
 
 import sys
 
-# Importing OpenVINO reports the import to Google Analytics, from a process forked for it, unless
-# the package it uses for that cannot be found. Nothing of ours reports anything to anyone.
+# Importing OpenVINO reports the import to Google Analytics, from a forked process, unless its
+# telemetry package cannot be imported. samgraph sends no telemetry.
 if "openvino" not in sys.modules:
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # "not there"
 

@@ -1,9 +1,9 @@
-"""Whether bf16 may be used here. Asked of a child process, because a wrong answer kills.
+"""Whether bf16 works on this machine, tested in a child process, which may crash.
 
-On some virtual machines the processor announces matrix instructions that the hypervisor does
-not let through; OpenVINO's bf16 code then dies with an illegal instruction. The child runs the
-same kernels; bf16 is allowed only if it survives and is at least a tenth faster than float32.
-The answer is remembered per machine and OpenVINO version.
+On some virtual machines the processor reports matrix instructions that the hypervisor does not
+support; OpenVINO's bf16 code then dies with an illegal instruction. The child runs the same
+kernels; bf16 is allowed only if it survives and is at least a tenth faster than float32. The result
+is cached per machine and OpenVINO version.
 """
 
 import json
@@ -19,7 +19,7 @@ from samgraph.untrusted.files import read_regular
 from samgraph.untrusted.text import strict_json
 
 GAIN_WANTED = 1.1
-MOST_BYTES = 1 << 16  # of the file in which answers are remembered
+MOST_BYTES = 1 << 16  # of the file with cached results
 _TIMEOUT_SECONDS = 120
 
 _CHILD = """
@@ -50,7 +50,7 @@ print("gain", times["f32"] / times["bf16"])
 
 
 def bf16_verdict(memory: Path | None, version: str) -> tuple[bool, str]:
-    """Whether bf16 may be used, and a sentence that says why (not)."""
+    """Whether bf16 may be used, and the reason."""
     key = f"{platform.processor()}|{_processor()}|{version}|{os.environ.get('ONEDNN_MAX_CPU_ISA')}"
     known = _recall(memory)
     if key not in known:
@@ -65,7 +65,7 @@ def bf16_verdict(memory: Path | None, version: str) -> tuple[bool, str]:
 
 
 def _probe() -> float:
-    """How much faster bf16 is than fp32; -1 where the child did not survive."""
+    """The speed-up of bf16 over fp32; -1 if the child crashed."""
     try:
         child = subprocess.run(  # noqa: S603  (our own interpreter and our own text)
             [sys.executable, "-c", _CHILD],
@@ -81,7 +81,7 @@ def _probe() -> float:
 
 
 def _processor() -> str:
-    """The name of the processor, where the system tells it."""
+    """The name of the processor, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Compiling and running through OpenVINO."""
+"""Compilation with OpenVINO."""
 
 from __future__ import annotations
 
@@ -13,26 +13,35 @@ import openvino
 
 from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.devices import Device
+from samgraph.engines.native import NATIVE_OPS, NATIVE_PASSES, Kernels, find_kernels
+from samgraph.engines.native.library import NAME, VERSION
 from samgraph.engines.openvino.bf16 import bf16_verdict
 from samgraph.engines.openvino.interface import Stripped, strip_transposes
 from samgraph.engines.openvino.library import CompiledModel, Core, Hints, Port, opset15
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, empty
 from samgraph.engines.openvino.pipeline import PIPELINE
 from samgraph.engines.openvino.program import (
+    ModelStage,
+    NativeStage,
     OpenVinoProgram,
     Plan,
+    Stage,
     StagePlan,
     first_line,
     split_export,
 )
-from samgraph.engines.openvino.segments import Segment, cut, whole
+from samgraph.engines.openvino.segments import Kind, Segment, cut
 from samgraph.engines.openvino.symbols import SymbolTable
 from samgraph.engines.protocol import Decision, EngineOptions
 from samgraph.errors import EngineError
 from samgraph.graph.dims import evaluate, product
 from samgraph.graph.graph import Graph, Node, Value
+from samgraph.graph.printer import print_graph
 from samgraph.graph.types import Array, DType, numpy_dtype
 from samgraph.passes.pipeline import Precision, Step
+
+# A graph with more weights, such as an image encoder, is not compiled a second time.
+MOST_SHARED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +51,19 @@ class OpenVinoEngine:
     name: str = "openvino"
     folds_params: bool = True
     caches_programs: bool = True
-    ops: frozenset[str] = frozenset(LOWER)
+    ops: frozenset[str] = frozenset(LOWER) | NATIVE_OPS
     dtypes: frozenset[DType] = frozenset(ELEMENT_TYPES)
-    passes: tuple[Step, ...] = PIPELINE
+
+    @property
+    def passes(self) -> tuple[Step, ...]:
+        """Its pipeline; without native kernels less the passes that use them."""
+        if find_kernels() is not None:
+            return PIPELINE
+        return tuple(step for step in PIPELINE if step not in NATIVE_PASSES)
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
-        """The CPU; bf16 only where `decide` finds that it works and gains."""
+        """The CPU; bf16 only where `decide` finds that it works and is faster."""
         return {"cpu": ("fp32", "bf16")}
 
     def on(self, device: Device) -> OpenVinoEngine:
@@ -56,7 +71,7 @@ class OpenVinoEngine:
         return self
 
     def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
-        """Bf16 where a probe survives it and is faster; the answer is kept in `memory`."""
+        """Bf16 where a probe survives and is faster; the result is cached in `memory`."""
         if wanted.precision == "fp32":
             return Decision(wanted)
         allowed, why = bf16_verdict(memory, self.version())
@@ -73,70 +88,84 @@ class OpenVinoEngine:
 
     @property
     def storage(self) -> frozenset[DType]:
-        """Memory is kept in bf16 and cast before anything computes with it."""
+        """The memory bank is stored in bf16 and cast before any computation."""
         return frozenset(("bf16",))
 
     @property
     def attention_tokens(self) -> int:
-        """What one object remembers at 1024 pixels: four in one run take a sixth longer."""
+        """The memory of one object at 1024 pixels: a batch of four takes a sixth longer."""
         return 1 << 15
 
     @property
     def objects_at_once(self) -> int:
-        """More are no faster on a CPU, and take 60 MB each at 1024 pixels."""
+        """Larger batches are no faster on a CPU, and take 60 MB per object at 1024 pixels."""
         return 4
 
     def version(self) -> str:
-        """OpenVINO's version and the processor's abilities: a compiled model depends on both."""
+        """OpenVINO's version and the processor's features: a compiled model depends on both."""
         abilities = ",".join(_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
         name = _core().get_property("CPU", "FULL_DEVICE_NAME")
-        return f"{openvino.get_version()}|{name}|{abilities}"
+        kernels = find_kernels()
+        native = f"{VERSION} {kernels.instructions}" if kernels else "none"
+        return f"{openvino.get_version()}|{name}|{abilities}|native {native}"
 
     def compile(
         self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
     ) -> OpenVinoProgram:
-        """Build a model for each segment and compile it; several threads may do so at once."""
+        """Build a model for each segment and compile it. Thread-safe."""
         before = _resident()
         stripped = strip_transposes(graph)
-        inner = stripped.graph
-        segments = [whole(inner)] if options.precision == "fp32" else cut(inner)
-        models, widen = [], []
-        for segment in segments:
+        segments = cut(stripped.graph, exact=options.precision == "fp32")
+        stages: list[Stage] = []
+        plan = _plan(stripped, segments)
+        for segment, part in zip(segments, plan.stages, strict=True):
+            if segment.kind == "native":
+                used = [np.ascontiguousarray(weights[v.name]) for v in segment.graph.params]
+                stages.append(NativeStage(part, used, _kernels(), options.threads))
+                continue
             try:
                 model = build(segment.graph, weights)
-                hints = _hints(segment.exact, options)
-                models.append(_core().compile_model(model, "CPU", hints))
-                widen.append(partial(_again, models[-1], _hints(segment.exact, options, True)))
+                compiled = _core().compile_model(model, "CPU", _hints(segment.kind, options))
             except RuntimeError as error:
                 raise EngineError(
                     f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
                 ) from error
-        grown = max(0, _resident() - before)
-        several = widen if options.threads > 1 else ()
-        return OpenVinoProgram(_plan(stripped, segments), models, grown, widen=several)
+            widen = partial(_again, compiled, _hints(segment.kind, options, several=True))
+            is_shared = _can_share(plan, options)
+            stages.append(ModelStage(part, compiled, widen if is_shared else None))
+        return OpenVinoProgram(plan, stages, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
-        """Import what `export` gave."""
+        """The program from the bytes of `export`."""
         before = _resident()
         head, *blobs = split_export(data) or [data]
         plan = Plan.read(bytes(head))
         if len(plan.stages) != len(blobs):
             raise EngineError("a compiled graph is not whole", got=f"{len(blobs)} models")
-        models, widen = [], []
+        stages: list[Stage] = []
         for stage, blob in zip(plan.stages, blobs, strict=True):
+            if stage.kind == "native":
+                stages.append(NativeStage.restore(stage, blob, _kernels(), options.threads))
+                continue
             try:
                 tensor = openvino.Tensor(np.frombuffer(blob, np.uint8), shared_memory=True)
-                hints = _hints(stage.exact, options)
-                models.append(_core().import_model(tensor, "CPU", hints))
-                hints = _hints(stage.exact, options, True)
-                widen.append(partial(_core().import_model, tensor, "CPU", hints))
+                compiled = _core().import_model(tensor, "CPU", _hints(stage.kind, options))
             except RuntimeError as error:
                 raise EngineError(
                     "OpenVINO could not read a compiled graph", got=first_line(error)
                 ) from error
-        grown = max(0, _resident() - before)
-        several = widen if options.threads > 1 else ()
-        return OpenVinoProgram(plan, models, grown, held=data, widen=several)
+            hints = _hints(stage.kind, options, several=True)
+            widen = partial(_core().import_model, tensor, "CPU", hints)
+            is_shared = _can_share(plan, options)
+            stages.append(ModelStage(stage, compiled, widen if is_shared else None))
+        return OpenVinoProgram(plan, stages, max(0, _resident() - before), held=data)
+
+
+def _kernels() -> Kernels:
+    kernels = find_kernels()
+    if kernels is None:
+        raise EngineError("the native kernels of a compiled graph are missing", got=NAME)
+    return kernels
 
 
 def _plan(stripped: Stripped, segments: list[Segment]) -> Plan:
@@ -144,13 +173,32 @@ def _plan(stripped: Stripped, segments: list[Segment]) -> Plan:
         StagePlan(
             tuple(value.name for value in segment.graph.inputs),
             tuple(name for name, _ in segment.graph.outputs),
-            segment.exact,
+            segment.kind,
+            print_graph(_named(segment.graph), data=True) if segment.kind == "native" else "",
         )
         for segment in segments
     )
     outputs = tuple((name, value.name) for name, value in stripped.graph.outputs)
     weight_bytes = _weight_bytes(stripped.graph)
     return Plan(stages, outputs, weight_bytes, stripped.inputs, stripped.outputs)
+
+
+def _named(graph: Graph) -> Graph:
+    """The graph with names that may be printed: inputs of a segment can be called 0, 1, ..."""
+
+    def named(value: Value) -> Value:
+        return replace(value, name=f"v.{value.name}")
+
+    return Graph(
+        graph.name,
+        tuple(map(named, graph.inputs)),
+        tuple(map(named, graph.params)),
+        tuple(
+            replace(node, inputs=tuple(map(named, node.inputs)), result=named(node.result))
+            for node in graph
+        ),
+        tuple((f"out.{i}", named(value)) for i, (_, value) in enumerate(graph.outputs)),
+    )
 
 
 def build(graph: Graph, weights: Mapping[str, Array]) -> openvino.Model:
@@ -162,7 +210,7 @@ def build(graph: Graph, weights: Mapping[str, Array]) -> openvino.Model:
     symbols = SymbolTable(graph.inputs, parameters)
     for node in graph:
         type = node.result.type
-        if 0 in type.shape and not type.symbols:  # some empty tensors OpenVINO does not survive
+        if 0 in type.shape and not type.symbols:  # some empty tensors crash OpenVINO
             made[node.result.name] = empty(type)
             continue
         inputs = [made[value.name] for value in node.inputs]
@@ -178,6 +226,11 @@ def _parameter(value: Value) -> Port:
     return node
 
 
+def _can_share(plan: Plan, options: EngineOptions) -> bool:
+    """Whether a graph may be compiled a second time for runs from several threads."""
+    return options.threads > 1 and plan.weight_bytes <= MOST_SHARED_BYTES
+
+
 def _again(compiled: CompiledModel, hints: Hints) -> CompiledModel:
     """A compiled model once more, with other hints."""
     stream = io.BytesIO()
@@ -185,9 +238,9 @@ def _again(compiled: CompiledModel, hints: Hints) -> CompiledModel:
     return _core().import_model(stream.getvalue(), "CPU", hints)
 
 
-def _hints(exact: bool, options: EngineOptions, several: bool = False) -> Hints:
+def _hints(kind: Kind, options: EngineOptions, *, several: bool = False) -> Hints:
     """How a model is compiled: all threads for one run, or a thread for each of several."""
-    exact = exact or options.precision == "fp32"
+    exact = kind == "exact"
     return {
         "INFERENCE_PRECISION_HINT": "f32" if exact else "bf16",
         "INFERENCE_NUM_THREADS": options.threads,
@@ -202,7 +255,7 @@ def _weight_bytes(graph: Graph) -> int:
 
 
 def _resident() -> int:
-    """Bytes this process has in memory now; 0 where the system does not tell."""
+    """The resident set size of the process in bytes; 0 if unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * 4096

@@ -13,7 +13,7 @@ from samgraph.graph.graph import Graph, Value
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND, is_transpose
 from samgraph.passes.rewriter import Rewriter
 
-_FEWEST = 8  # pictures, of three channels, come with these second
+_FEWEST = 8  # channels of a feature map; RGB images stay channels-second
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def strip_transposes(graph: Graph) -> Stripped:
 
 
 def is_feature_map(value: Value) -> bool:
-    """Whether a value is an image [B, C, H, W] of more channels than a picture has."""
+    """Whether a value is a map [B, C, H, W] of more channels than an RGB image."""
     shape = value.type.shape
     return len(shape) == 4 and isinstance(shape[1], int) and shape[1] >= _FEWEST
 

@@ -1,4 +1,4 @@
-"""What we use of OpenVINO, as types: its own stubs are marked to be ignored by type checkers."""
+"""Types of the parts of OpenVINO used here: its own stubs are ignored by type checkers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
@@ -13,7 +13,7 @@ Hints: TypeAlias = Mapping[str, str | int]
 
 
 class Port(Protocol):
-    """A node with one output, or one output of a node: what a lowering rule reads and makes."""
+    """A node with one output, or one output of a node: input and result of a lowering rule."""
 
     def output(self, index: int) -> "Port":
         """One of the outputs of a node."""
@@ -28,7 +28,7 @@ class Opset(Protocol):
     """A table of node makers by name."""
 
     def __getattr__(self, name: str) -> Callable[..., Port]:
-        """Makes a node of other nodes and attributes."""
+        """Constructs a node from other nodes and attributes."""
         ...
 
 
@@ -91,16 +91,16 @@ class CompiledModel(Protocol):
 
     @property
     def inputs(self) -> Sequence[Result]:
-        """What it takes."""
+        """Its inputs."""
         ...
 
     @property
     def outputs(self) -> Sequence[Result]:
-        """What it gives."""
+        """Its outputs."""
         ...
 
     def create_infer_request(self) -> Request:
-        """Another run, with memory of its own."""
+        """A new request with its own memory."""
         ...
 
     def export_model(self, stream: BytesIO) -> None:
@@ -112,7 +112,7 @@ class Core(Protocol):
     """OpenVINO itself."""
 
     def get_property(self, device: str, name: str) -> Any:
-        """A fact about a device."""
+        """A property of a device."""
         ...
 
     def compile_model(self, model: object, device: str, hints: Hints) -> CompiledModel:
@@ -120,5 +120,5 @@ class Core(Protocol):
         ...
 
     def import_model(self, tensor: object, device: str, hints: Hints) -> CompiledModel:
-        """What `export_model` wrote; `RuntimeError` where it is something else."""
+        """A model from the bytes of `export_model`; `RuntimeError` if they are invalid."""
         ...

@@ -148,18 +148,18 @@ def _resize(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
 
 
 def _doubles(length: Dim, size: Dim) -> bool:
-    """Whether the scale is 1, 2, 4, ...: for others OpenVINO rounds a pixel's place otherwise."""
+    """Whether the scale is 1, 2, 4, ...: for others OpenVINO rounds positions differently."""
     if isinstance(length, Expr) or isinstance(size, Expr):
         return False
     return size % length == 0 and (size // length).bit_count() == 1
 
 
 def _nearest(symbols: SymbolTable, x: Port, axis: int, length: Dim, size: Dim) -> Port:
-    """The pixels at ``floor(place * length / size)`` along one axis, in float32."""
+    """The pixels at ``floor(index * length / size)`` along one axis, in float32."""
     count, most = (opset15.convert(symbols.number(n), "f32") for n in (size, length))
     step = opset15.divide(most, count)
-    places = opset15.range(_numbers(0), symbols.number(size), _numbers(1), "i64")
-    seen = opset15.floor(opset15.multiply(opset15.convert(places, "f32"), step))
+    indices = opset15.range(_numbers(0), symbols.number(size), _numbers(1), "i64")
+    seen = opset15.floor(opset15.multiply(opset15.convert(indices, "f32"), step))
     last = opset15.subtract(most, opset15.constant(np.float32(1)))
     index = opset15.convert(opset15.minimum(seen, last), "i64")
     return opset15.gather(x, index, _numbers(axis))
@@ -244,7 +244,7 @@ def _pad(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
 
 
 def _expand(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
-    if node.inputs[0].type == node.result.type:  # a scalar to a scalar would kill the process
+    if node.inputs[0].type == node.result.type:  # a scalar to a scalar crashes OpenVINO
         return inputs[0]
     return opset15.broadcast(inputs[0], symbols.vector(list(node.result.type.shape)))
 
@@ -254,23 +254,23 @@ def _tile(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
 
 
 def _gather(symbols: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
-    """OpenVINO's gather, kept inside the tensor and without batch axes: it can die of both."""
+    """OpenVINO's gather, with indices clamped and batch axes flattened: it can crash otherwise."""
     x, index = inputs
     shape, rank = node.inputs[0].type.shape, node.inputs[0].type.rank
     axis, batch = node.integer("axis") % rank, node.integer("batch")
     length, zero = symbols.number(shape[axis]), _numbers(0)
-    places = opset15.convert(index, "i64")
-    places = opset15.select(opset15.less(places, zero), opset15.add(places, length), places)
-    inside = opset15.logical_and(opset15.greater_equal(places, zero), opset15.less(places, length))
-    safe = opset15.select(inside, places, zero)
+    rows = opset15.convert(index, "i64")
+    rows = opset15.select(opset15.less(rows, zero), opset15.add(rows, length), rows)
+    inside = opset15.logical_and(opset15.greater_equal(rows, zero), opset15.less(rows, length))
+    safe = opset15.select(inside, rows, zero)
     if batch:
         y = _gather_rows(symbols, node, x, safe, axis, batch)
     else:
         y = opset15.gather(x, safe, _numbers(axis))
     behind = node.result.type.rank - (rank - axis - 1)
-    hidden = [*range(batch, axis), *range(behind, node.result.type.rank)]
-    shown = opset15.unsqueeze(inside, _numbers(hidden)) if hidden else inside
-    return opset15.select(shown, y, _scalar(0, node.result.type))
+    added = [*range(batch, axis), *range(behind, node.result.type.rank)]
+    mask = opset15.unsqueeze(inside, _numbers(added)) if added else inside
+    return opset15.select(mask, y, _scalar(0, node.result.type))
 
 
 def _gather_rows(
@@ -285,9 +285,9 @@ def _gather_rows(
     counted = opset15.range(_numbers(0), symbols.number(rows), _numbers(1), "i64")
     starts = opset15.multiply(counted, symbols.number(shape[axis]))
     fitting = symbols.shape((*shape[:batch], *(1,) * (taken - batch)))
-    places = opset15.add(index, opset15.reshape(starts, fitting, False))
-    y = opset15.gather(opset15.reshape(moved, flat, False), places, _numbers(0))
-    between = axis - batch  # axes that stand in front of the index in the result
+    indices = opset15.add(index, opset15.reshape(starts, fitting, False))
+    y = opset15.gather(opset15.reshape(moved, flat, False), indices, _numbers(0))
+    between = axis - batch  # axes before those of the index in the result
     order = [*range(batch), *range(taken, taken + between), *range(batch, taken)]
     rest = range(taken + between, node.result.type.rank)
     return opset15.transpose(y, _numbers([*order, *rest])) if between else y

@@ -1,5 +1,6 @@
-"""The passes OpenVINO wants, in order: the shared ones, decompositions, and its own."""
+"""The pipeline of OpenVINO: shared passes, decompositions, and its own passes."""
 
+from samgraph.engines.native import NATIVE_PASSES
 from samgraph.engines.openvino.passes.absorb_norm_weights import absorb_norm_weights
 from samgraph.engines.openvino.passes.convolve_narrow_norms import convolve_narrow_norms
 from samgraph.engines.openvino.passes.expose_channels_last import expose_channels_last
@@ -24,6 +25,7 @@ PIPELINE: tuple[Step, ...] = (
     *COMMON,
     Step(pixels_to_channels),
     Step(tile_sums),
+    *NATIVE_PASSES,
     Step(decompose_axial_rope, required=True),
     Step(decompose_layer_norm_2d, required=True),
     Step(resize_to_matmul),

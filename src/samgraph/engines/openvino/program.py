@@ -1,43 +1,50 @@
-"""Compiled models that run: one or more in a row, from several threads at once."""
+"""Compiled models and native kernels that run in a row, from several threads at once."""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import openvino
 
+from samgraph.engines.native import NATIVE_OPS, Kernels
 from samgraph.engines.openvino.library import CompiledModel, Request, Result
+from samgraph.engines.openvino.segments import Kind
 from samgraph.engines.protocol import MemoryUsage
 from samgraph.errors import EngineError
-from samgraph.graph.types import Array
+from samgraph.graph.binding import bind
+from samgraph.graph.graph import bind_attribute
+from samgraph.graph.parser import parse_graph
+from samgraph.graph.types import Array, numpy_dtype
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
 
 Widen: TypeAlias = Callable[[], CompiledModel]
 
-# A graph with more weights, such as an image encoder, is not compiled a second time.
-MOST_SHARED_BYTES = 32 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """What one model reads and writes, by the names of values, and whether it is exact."""
+    """What one stage reads and writes, by the names of values, and how it runs.
+
+    Of a native stage `text` is its graph, and the blob its weights, in the order of its params.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    exact: bool
+    kind: Kind
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the models of a program fit together; kept with them in the cache."""
+    """How the models of a program are connected; stored with them in the cache."""
 
     stages: tuple[StagePlan, ...]
     outputs: tuple[tuple[str, str], ...]  # name, value
@@ -46,7 +53,7 @@ class Plan:
     transposed_outputs: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """Text that `read` reads back."""
+        """The plan as JSON, for `read`."""
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
@@ -55,7 +62,9 @@ class Plan:
         try:
             found = json.loads(data)
             stages = tuple(
-                StagePlan(tuple(item["inputs"]), tuple(item["outputs"]), bool(item["exact"]))
+                StagePlan(
+                    tuple(item["inputs"]), tuple(item["outputs"]), item["kind"], str(item["text"])
+                )
                 for item in found["stages"]
             )
             outputs = tuple((str(name), str(value)) for name, value in found["outputs"])
@@ -67,12 +76,24 @@ class Plan:
             raise EngineError("a compiled graph has no plan", got=error) from error
 
 
-class Stage:
+class Stage(Protocol):
+    """A part of a program."""
+
+    def run(self, values: dict[str, Array]) -> None:
+        """Read the inputs from `values` and put the outputs there, in memory of their own."""
+        ...
+
+    def export(self) -> bytes:
+        """What `restore` of the engine needs besides the plan."""
+        ...
+
+
+class ModelStage:
     """One compiled model and its idle requests; each thread that runs takes one.
 
-    A compiled model has all threads for one run, and further runs wait for it. Where threads meet,
-    `widen` compiles it again in the background, with a thread for each of several runs: less time
-    in all, since a run on one thread wastes none. A run that is alone has all threads again.
+    A compiled model uses all threads for one run, and further runs wait for it. When runs from
+    several threads meet, `widen` compiles it again in the background, with a thread for each of
+    several runs: less time in all. A run that is alone uses all threads again.
     """
 
     def __init__(
@@ -89,9 +110,9 @@ class Stage:
         self._idle: queue.SimpleQueue[Request] = queue.SimpleQueue()
 
     def run(self, values: dict[str, Array]) -> None:
-        """Read the inputs from `values` and put the outputs there, in memory of their own.
+        """Read the inputs from `values` and add the outputs, in new arrays.
 
-        What has a known size OpenVINO writes there itself; the rest is copied.
+        OpenVINO writes outputs of static shape directly; others are copied.
         """
         idle, compiled = self._idle, self.compiled
         with self._lock:
@@ -107,27 +128,82 @@ class Stage:
             except queue.Empty:
                 request = compiled.create_infer_request()
             arrays: list[Any] = list(map(values.__getitem__, self._inputs))
-            for place in self._halves:  # numpy has no bf16 that OpenVINO knows
-                bits, shape = arrays[place].view(np.uint16), openvino.Shape(arrays[place].shape)
-                arrays[place] = openvino.Tensor(bits, shape, openvino.Type.bf16)
+            for i in self._halves:  # numpy has no bf16 that OpenVINO knows
+                bits, shape = arrays[i].view(np.uint16), openvino.Shape(arrays[i].shape)
+                arrays[i] = openvino.Tensor(bits, shape, openvino.Type.bf16)
             made: list[Array | None] = []
-            for place, fixed in enumerate(self._fixed):
+            for index, fixed in enumerate(self._fixed):
                 array = None if fixed is None else np.empty(*fixed)
                 made.append(array)
                 if array is not None:
-                    request.set_output_tensor(place, openvino.Tensor(array, shared_memory=True))
+                    request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
             results = request.infer(arrays, share_inputs=True, share_outputs=True)
-            for place, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
-                values[name] = results[place].copy() if array is None else array
+            for index, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
+                values[name] = results[index].copy() if array is None else array
             idle.put(request)
         finally:
             with self._lock:
                 self._running -= 1
 
     def _share(self, widen: Widen) -> None:
-        """Compile for several runs at once; where that fails, runs go on one after another."""
+        """Compile for several runs at once; if that fails, runs stay one after another."""
         with suppress(RuntimeError):
             self.shared = widen()
+
+    def export(self) -> bytes:
+        """The compiled model."""
+        stream = io.BytesIO()
+        self.compiled.export_model(stream)
+        return stream.getvalue()
+
+
+class NativeStage:
+    """Nodes that native kernels compute; values have other names inside than in the plan."""
+
+    def __init__(
+        self, plan: StagePlan, weights: Sequence[Array], kernels: Kernels, threads: int
+    ) -> None:
+        self._plan, self._kernels, self._threads = plan, kernels, threads
+        self._graph = parse_graph(plan.text)
+        if any(node.op not in NATIVE_OPS | {"constant"} for node in self._graph):
+            raise EngineError("a compiled graph has unknown native ops", got=self._graph.name)
+        names = [value.name for value in self._graph.params]
+        self._weights = dict(zip(names, weights, strict=True))
+
+    @staticmethod
+    def restore(plan: StagePlan, blob: memoryview, kernels: Kernels, threads: int) -> NativeStage:
+        """The stage that `export` wrote."""
+        weights, at = [], 0
+        for value in parse_graph(plan.text).params:
+            shape, dtype = value.type.lengths, numpy_dtype(value.type.dtype)
+            end = at + math.prod(shape) * dtype.itemsize
+            weights.append(np.frombuffer(blob[at:end], dtype).reshape(shape))
+            at = end
+        return NativeStage(plan, weights, kernels, threads)
+
+    def run(self, values: dict[str, Array]) -> None:
+        """Compute every node."""
+        inputs = [value.name for value in self._graph.inputs]
+        given = {name: values[outer] for name, outer in zip(inputs, self._plan.inputs, strict=True)}
+        shapes = {name: array.shape for name, array in given.items()}
+        bindings = bind(self._graph.inputs, shapes)
+        known = given | self._weights
+        for node in self._graph:
+            arguments = [known[value.name] for value in node.inputs]
+            if node.op == "constant":
+                known[node.result.name] = node.array()
+                continue
+            attributes: dict[str, Any] = {
+                key: bind_attribute(value, bindings) for key, value in node.attributes.items()
+            }
+            kernel = getattr(self._kernels, node.op)
+            known[node.result.name] = kernel(*arguments, **attributes, threads=self._threads)
+        for (_, value), outer in zip(self._graph.outputs, self._plan.outputs, strict=True):
+            values[outer] = known[value.name]
+
+    def export(self) -> bytes:
+        """The weights."""
+        return b"".join(array.tobytes() for array in self._weights.values())
 
 
 def _fixed(port: Result) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
@@ -139,22 +215,14 @@ def _fixed(port: Result) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
 
 
 class OpenVinoProgram:
-    """Compiled models that run one after another."""
+    """Stages that run one after another."""
 
     def __init__(
-        self,
-        plan: Plan,
-        models: Sequence[CompiledModel],
-        grown: int,
-        held: object = None,
-        widen: Sequence[Widen] = (),
+        self, plan: Plan, stages: Sequence[Stage], grown: int, held: object = None
     ) -> None:
         self._plan, self._grown = plan, grown
         self._held = held  # the memory of the cache file, which restored models read in place
-        is_small = plan.weight_bytes <= MOST_SHARED_BYTES
-        again = list(widen) if widen and is_small else [None] * len(models)
-        parts = zip(plan.stages, models, again, strict=True)
-        self._stages = [Stage(*part) for part in parts]
+        self._stages = stages
         made = {name for part in plan.stages for name in part.outputs}
         self._outputs: list[tuple[str, str, bool]] = []  # name, value, whether it must be copied
         for name, value in plan.outputs:
@@ -181,21 +249,17 @@ class OpenVinoProgram:
         return found
 
     def memory(self) -> MemoryUsage:
-        """The weights, and how much the process grew while compiling."""
+        """The weights, and the growth of the process by compiling."""
         return MemoryUsage(self._plan.weight_bytes, self._grown)
 
     def export(self) -> bytes | None:
-        """The plan and the compiled models, each with its length in front."""
-        parts = [self._plan.to_bytes()]
-        for stage in self._stages:
-            stream = io.BytesIO()
-            stage.compiled.export_model(stream)
-            parts.append(stream.getvalue())
+        """The plan and what each stage needs, each with its length in front."""
+        parts = [self._plan.to_bytes(), *(stage.export() for stage in self._stages)]
         return b"".join(part for item in parts for part in (len(item).to_bytes(8, "little"), item))
 
 
 def split_export(data: memoryview) -> list[memoryview]:
-    """The parts that `OpenVinoProgram.export` put together, without copying."""
+    """The parts of the bytes of `OpenVinoProgram.export`, without copying."""
     parts, at = [], 0
     while at < len(data):
         length = int.from_bytes(data[at : at + 8], "little")
@@ -205,6 +269,6 @@ def split_export(data: memoryview) -> list[memoryview]:
 
 
 def first_line(error: Exception) -> str:
-    """What a library's error says, in one line."""
+    """The first line of an error's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else error.__class__.__name__

@@ -1,56 +1,68 @@
-"""Cut a graph where its nodes change between the chosen precision and float32.
+"""Cut a graph where its nodes change how they run: in the chosen precision, in float32, natively.
 
 OpenVINO sets the precision for a whole model. Where some nodes are marked `exact` and the mode
-is bf16, the graph becomes several that run one after another: the even ones in the mode's
-precision, the odd ones in float32. Constants go with each segment that reads them.
+is bf16, or some run in native kernels, the graph becomes several that run one after another.
+Constants go with each segment that reads them.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
+from samgraph.engines.native import NATIVE_OPS
 from samgraph.graph.binding import solvable_symbols
 from samgraph.graph.dims import Expr
 from samgraph.graph.graph import Graph, Node, Value, dims_of
 
+Kind = Literal["mode", "exact", "native"]  # the mode's precision, float32, native kernels
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a graph that runs in one precision."""
+    """A part of a graph that runs in one way."""
 
     graph: Graph
-    exact: bool
+    kind: Kind
 
 
-def whole(graph: Graph) -> Segment:
-    """The graph as one exact segment, its outputs named after their values."""
-    values = dict.fromkeys(value for _, value in graph.outputs)
-    outputs = tuple((value.name, value) for value in values)
-    return Segment(Graph(graph.name, graph.inputs, graph.params, graph.nodes, outputs), True)
-
-
-def cut(graph: Graph) -> list[Segment]:
-    """The segments in the order they run."""
-    places = _places(graph)
+def cut(graph: Graph, *, exact: bool = False) -> list[Segment]:
+    """The segments in the order they run; with `exact`, all but native nodes are exact."""
+    kinds, positions = _positions(graph, exact)
     segments = []
-    for number in range(max(places.values(), default=0) + 1):
-        nodes = [node for node in graph if places.get(node.result.name) == number]
-        part = _segment(graph, number, nodes, places)
+    for number, kind in enumerate(kinds):
+        nodes = [node for node in graph if positions.get(node.result.name) == number]
+        part = _segment(graph, number, nodes, positions)
         if part.outputs:
-            segments.append(Segment(part, number % 2 == 1))
+            segments.append(Segment(part, kind))
     return segments
 
 
-def _places(graph: Graph) -> dict[str, int]:
-    """The segment of each node but constants: exact ones odd, others even, after their inputs."""
-    places: dict[str, int] = {}
+def _positions(graph: Graph, exact: bool) -> tuple[list[Kind], dict[str, int]]:
+    """The kinds of all segments, and the segment of each node but constants.
+
+    A node stands in the first segment of its kind that does not run before its inputs.
+    """
+    kinds: list[Kind] = ["exact" if exact else "mode"]
+    positions: dict[str, int] = {}
     for node in graph:
-        if node.op != "constant":
-            place = max((places[v.name] for v in node.inputs if v.name in places), default=0)
-            places[node.result.name] = place + (place % 2 != int(node.exact))
-    return places
+        if node.op == "constant":
+            continue
+        kind = _kind(node, exact)
+        first = max((positions[v.name] for v in node.inputs if v.name in positions), default=0)
+        later = (i for i in range(first, len(kinds)) if kinds[i] == kind)
+        positions[node.result.name] = position = next(later, len(kinds))
+        if position == len(kinds):
+            kinds.append(kind)
+    return kinds, positions
 
 
-def _segment(graph: Graph, number: int, nodes: list[Node], places: dict[str, int]) -> Graph:
-    later = [node for node in graph if places.get(node.result.name, 0) > number]
+def _kind(node: Node, exact: bool) -> Kind:
+    if node.op in NATIVE_OPS:
+        return "native"
+    return "exact" if exact or node.exact else "mode"
+
+
+def _segment(graph: Graph, number: int, nodes: list[Node], positions: dict[str, int]) -> Graph:
+    later = [node for node in graph if positions.get(node.result.name, 0) > number]
     wanted = {value.name for node in later for value in node.inputs}
     wanted |= {value.name for _, value in graph.outputs}
     results = [node.result for node in nodes if node.result.name in wanted]
@@ -65,15 +77,15 @@ def _segment(graph: Graph, number: int, nodes: list[Node], places: dict[str, int
     inputs = [v for v in outside if v.name not in params and not _is_constant(graph, v)]
     return Graph(
         f"{graph.name}.{number}",
-        (*inputs, *_telling(graph, nodes, inputs)),
+        (*inputs, *_binding(graph, nodes, inputs)),
         tuple(value for value in outside if value.name in params),
         (*constants, *nodes),
         tuple((value.name, value) for value in dict.fromkeys(results)),
     )
 
 
-def _telling(graph: Graph, nodes: list[Node], inputs: list[Value]) -> list[Value]:
-    """Inputs of the whole graph that a segment needs only for the symbols they tell."""
+def _binding(graph: Graph, nodes: list[Node], inputs: list[Value]) -> list[Value]:
+    """Inputs of the whole graph that a segment needs only for the symbols they bind."""
     found = [value.type.symbols for value in inputs]
     for node in nodes:
         dims = [dim for value in node.attributes.values() for dim in dims_of(value)]

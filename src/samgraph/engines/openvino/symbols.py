@@ -12,7 +12,7 @@ from samgraph.graph.graph import Value
 
 
 class SymbolTable:
-    """Turns dimensions into OpenVINO constants, or into arithmetic where they are symbolic."""
+    """Lowers dimensions to OpenVINO constants, or to arithmetic where they are symbolic."""
 
     def __init__(self, inputs: Sequence[Value], parameters: Mapping[str, Port]) -> None:
         self._plan = plan_symbols(inputs)
@@ -20,7 +20,7 @@ class SymbolTable:
         self._made: dict[Dim | Floor, Port] = {}
 
     def shape(self, shape: Shape) -> Port:
-        """A shape as a vector for reshape, which is left to find a single unknown length."""
+        """A shape as a vector for reshape, with -1 for a single symbolic length."""
         unknown = [dim for dim in shape if isinstance(dim, Expr)]
         if len(unknown) == 1 and 0 not in shape:
             return _constant([-1 if isinstance(dim, Expr) else dim for dim in shape])

@@ -1,4 +1,4 @@
-"""The reference engine: every node by its numpy definition, in order. Slow, and right."""
+"""The reference engine: every node by its numpy reference, in order. Slow, and right."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from samgraph.passes.pipeline import Precision, Step
 
 @dataclass(frozen=True, slots=True)
 class ReferenceProgram:
-    """A graph and its weights; running walks the nodes."""
+    """A graph and its weights; a run evaluates the nodes in order."""
 
     graph: Graph
     weights: Mapping[str, Array]
@@ -37,7 +37,7 @@ class ReferenceProgram:
         return MemoryUsage(sum(array.nbytes for array in self.weights.values()), 0)
 
     def export(self) -> bytes | None:
-        """Nothing to keep."""
+        """None: nothing to cache."""
         return None
 
 
@@ -58,7 +58,7 @@ class ReferenceEngine:
 
     @property
     def ops(self) -> frozenset[str]:
-        """All of them: the references are the ops."""
+        """All ops."""
         return frozenset(OPS)
 
     def on(self, device: Device) -> "ReferenceEngine":
@@ -80,17 +80,17 @@ class ReferenceEngine:
 
     @property
     def storage(self) -> frozenset[DType]:
-        """None beside those it computes in."""
+        """Empty: it computes in every dtype."""
         return frozenset()
 
     @property
     def attention_tokens(self) -> int:
-        """What one object remembers at 1024 pixels: four in one run take a sixth longer."""
+        """The memory of one object at 1024 pixels: a batch of four takes a sixth longer."""
         return 1 << 15
 
     @property
     def objects_at_once(self) -> int:
-        """More are no faster on a CPU, and take 60 MB each at 1024 pixels."""
+        """Larger batches are no faster on a CPU, and take 60 MB per object at 1024 pixels."""
         return 4
 
     def version(self) -> str:
@@ -100,13 +100,13 @@ class ReferenceEngine:
     def compile(
         self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
     ) -> ReferenceProgram:
-        """Nothing to do but to keep graph and weights."""
+        """A program that refers to graph and weights; nothing is compiled."""
         if options.precision != "fp32":
             raise EngineError("the reference engine computes in the graph's own dtypes only")
         return ReferenceProgram(graph, dict(weights))
 
     def restore(self, data: memoryview, options: EngineOptions) -> ReferenceProgram:
-        """Never called: there is nothing to restore."""
+        """Raises: there is nothing to restore."""
         raise EngineError("the reference engine keeps nothing in a cache")
 
 

@@ -93,10 +93,12 @@ class TorchEngine:
 
     def on(self, device: Device) -> "TorchEngine":
         """The engine for a device, which must be there."""
-        if device.kind == "cuda" and not torch.cuda.is_available():
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if device.kind == "cuda" and (device.index or 0) >= count:
             raise EngineError(
                 f"device `{device}` cannot be used here",
-                got=f"torch {torch.__version__}, which sees no CUDA device",
+                got=f"torch {torch.__version__}, which sees {count or 'no'} CUDA device"
+                + "s" * (count > 1),
                 hint='use device="cpu", or install a torch built for CUDA',
             )
         return TorchEngine(device)

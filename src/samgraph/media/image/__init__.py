@@ -1,1 +1,1 @@
-"""Images in and out, and resizing into the model."""
+"""Reading and writing images, and preprocessing for the model."""

@@ -1,6 +1,6 @@
-"""Getting at an image: from a path, bytes or an open file to a header read by Pillow.
+"""Opening an image: from a path, bytes or a file object to a header read by Pillow.
 
-Everything that fails here, or while the image is in use, comes out as one `ImageError` with the
+Everything that fails here, or while the image is open, is raised as an `ImageError` with the
 image's name.
 """
 
@@ -30,7 +30,7 @@ from samgraph.media.image.quiet import pillow_is_quiet, silence_libtiff
 from samgraph.untrusted.files import NotRegularError, open_regular
 from samgraph.untrusted.text import shown
 
-# Importing the readers by name keeps Pillow from loading its forty others on the first TIFF.
+# With its plugins imported by name, Pillow does not load its forty others on the first TIFF.
 READERS = (
     JpegImagePlugin.JpegImageFile,
     PngImagePlugin.PngImageFile,
@@ -49,7 +49,7 @@ ImageSource: TypeAlias = (
 
 @contextmanager
 def opened(source: ImageSource) -> Iterator[tuple[Image.Image, str]]:
-    """The image with its header read, and its name; every failure inside is an `ImageError`."""
+    """The image with its header read, and its name; exceptions inside become an `ImageError`."""
     name = _name(source)
     try:
         with pillow_is_quiet():
@@ -85,7 +85,7 @@ def opened(source: ImageSource) -> Iterator[tuple[Image.Image, str]]:
 
 
 def _bytes_of(source: ImageSource, name: str) -> IO[bytes]:
-    """An open, seekable binary file over what was given."""
+    """The source as a seekable binary file."""
     if isinstance(source, str | os.PathLike):
         return _open_path(os.fspath(source), name)
     if hasattr(source, "read"):
@@ -127,7 +127,7 @@ def _open_path(path: str, name: str) -> IO[bytes]:
 
 
 def _read_stream(stream: IO[bytes], name: str) -> bytes:
-    """All that is left in an open file, which is put back where it stood if it can be."""
+    """The rest of an open file; its position is restored if it is seekable."""
     start = stream.tell() if getattr(stream, "seekable", bool)() else None
     data = stream.read(MAX_BYTES + 1)
     if start is not None:
@@ -140,7 +140,7 @@ def _read_stream(stream: IO[bytes], name: str) -> bytes:
 
 
 def _name(source: ImageSource) -> str:
-    """What to call the image in a message: its path in backticks, or what it is."""
+    """The image's name for messages: its path in backticks, or `the image`."""
     if isinstance(source, str | os.PathLike):
         return f"`{shown(os.fspath(source))}`"
     label = getattr(source, "filename", "") or getattr(source, "name", "")

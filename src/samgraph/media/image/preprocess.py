@@ -1,6 +1,6 @@
-"""Resizing into the model, and masks back out of it.
+"""Preprocessing of images and frames for the model, and upscaling of its masks.
 
-The reference resizes in two ways, and both are here under their own names:
+The reference resizes in two ways:
 
 * `resize_image`, for single images: bytes to floats, an antialiased bilinear resize of the floats
   (`torch.nn.functional.interpolate(..., antialias=True)`), then normalise;
@@ -8,13 +8,13 @@ The reference resizes in two ways, and both are here under their own names:
 
 Both squash to a square of S x S; the aspect ratio is not kept.
 
-Masks grow by plain bilinear, `align_corners=False`, no antialias.
+Masks are upscaled by bilinear interpolation, `align_corners=False`, no antialias.
 
-Every resize here is two products with a banded matrix, one for the rows and one for the columns.
-The band is cut into blocks, each a small dense matrix, so that the work is done by the fast matrix
-product of numpy: 12 megapixels to 1024 in about 80 ms on one core, where Pillow's float resize
-takes 270 (2026-11). Positions and weights are computed in float32, as torch does: at column 4000
-a float32 position is off by 1e-4 of a pixel, and sharing that error is what makes results agree.
+Every resize here is separable: two products with a banded matrix, for the rows and for the columns.
+The band is split into blocks, each a small dense matrix, so that numpy's matrix product does the
+work: 12 megapixels to 1024 in about 80 ms on one core, where Pillow's float resize takes 270
+(2026-11). Positions and weights are computed in float32, as torch does: at column 4000 a float32
+position is off by 1e-4 of a pixel, and results agree only with the same rounding.
 """
 
 from collections.abc import Iterator
@@ -32,37 +32,37 @@ Blocks = tuple[tuple[slice, slice, Floats], ...]
 
 Rgb: TypeAlias = tuple[float, float, float]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# Blocks of so many output rows and columns ran fastest on the 12 megapixel photograph.
+# Output rows and columns per block; fastest of those tried on an image of 12 megapixels.
 ROW_BLOCK, COLUMN_BLOCK = 16, 32
 MASK_BLOCK = 32
-# OpenBLAS gives a product to all cores above this many multiply-adds, and then waits for the
-# slowest: with the other core busy, one mask took 290 ms instead of 5. Smaller products stay here.
+# Above this many multiply-adds OpenBLAS uses all cores and waits for the slowest: with the other
+# core busy, a mask took 290 ms instead of 5. Smaller products stay on one core.
 ONE_CORE = 1 << 18
 
 
 def resize_image(
     image: NDArray[np.uint8], size: int, *, mean: Rgb = MEAN, std: Rgb = STD
 ) -> Floats:
-    """A uint8 RGB image as the model wants a photograph: [H, W, 3] -> float32 [3, S, S].
+    """A still image resized and normalised for the model: uint8 RGB [H, W, 3] -> float32 [3, S, S].
 
     Equal to the reference's ToTensor, Resize(antialias=True), Normalize within 1e-6.
     """
     height, width = _check_rgb(image)
-    # The axis resized first is the longer one where the other grows: a long thin image would
-    # otherwise become a huge one half way.
+    # Where one axis shrinks and the other grows, the longer is resized first: the intermediate
+    # result of a long thin image would be huge otherwise.
     if height < size < width:
-        turned = _resize_antialiased(image.transpose(1, 0, 2), size, mean, std)
-        return turned.transpose(0, 2, 1).copy()
+        transposed = _resize_antialiased(image.transpose(1, 0, 2), size, mean, std)
+        return transposed.transpose(0, 2, 1).copy()
     return _resize_antialiased(image, size, mean, std)
 
 
 def resize_video_frame(
     frame: NDArray[np.uint8], size: int, *, mean: Rgb = MEAN, std: Rgb = STD
 ) -> Floats:
-    """A uint8 RGB frame as the model wants a video: [H, W, 3] -> float32 [3, S, S].
+    """A video frame resized and normalised for the model: uint8 RGB [H, W, 3] -> float32 [3, S, S].
 
-    Bit for bit what the reference's loader of JPEG folders gives: every byte has one normalised
-    value, looked up in a table.
+    Bit-exact with the reference's loader of JPEG folders: normalised values are looked up in a
+    table of 256 per channel.
     """
     _check_rgb(frame)
     small = np.asarray(Image.fromarray(np.ascontiguousarray(frame)).resize((size, size)))
@@ -75,7 +75,7 @@ def resize_video_frame(
 
 
 def upscale_logits(low: NDArray[np.floating], size_hw: tuple[int, int]) -> Floats:
-    """Mask logits at the size of the image: [N, h, w] or [h, w] -> float32 [..., H, W]."""
+    """Mask logits at the image's resolution: [N, h, w] or [h, w] -> float32 [..., H, W]."""
     stack = _check_logits(low)
     out = np.empty((len(stack), *size_hw), np.float32)
     for logits, target in zip(stack, out, strict=True):
@@ -89,7 +89,7 @@ def upscale_masks(
 ) -> NDArray[np.bool_]:
     """Where upscaled logits exceed the threshold: [N, h, w] or [h, w] -> bool [..., H, W].
 
-    The upscaled logits of a mask are never held: only a few rows at a time.
+    Only a few rows of upscaled logits are in memory at a time.
     """
     stack = _check_logits(low)
     out = np.zeros((len(stack), *size_hw), np.bool_)
@@ -100,16 +100,16 @@ def upscale_masks(
 
 
 def _resize_antialiased(image: NDArray[np.uint8], size: int, mean: Rgb, std: Rgb) -> Floats:
-    """Rows, then columns, then the range: each block of rows is finished before the next."""
+    """Resize rows, then columns, block by block of rows; then normalise."""
     height, width = image.shape[:2]
     columns = list(_antialias_blocks(width, size, COLUMN_BLOCK))
     out = np.empty((3, size, size), np.float32)
     for rows, source, weights in _antialias_blocks(height, size, ROW_BLOCK):
         strip = image[source].reshape(source.stop - source.start, -1).astype(np.float32)
         shrunk = _multiply(weights, strip).reshape(len(weights), width, 3)
-        turned = np.ascontiguousarray(shrunk.transpose(1, 2, 0)).reshape(width, -1)
+        transposed = np.ascontiguousarray(shrunk.transpose(1, 2, 0)).reshape(width, -1)
         for target, window, kernel in columns:
-            block = _multiply(kernel, turned[window]).reshape(len(kernel), 3, len(weights))
+            block = _multiply(kernel, transposed[window]).reshape(len(kernel), 3, len(weights))
             out[:, rows, target] = block.transpose(1, 2, 0)
     out /= np.float32(255)
     out -= np.array(mean, np.float32)[:, None, None]
@@ -118,9 +118,9 @@ def _resize_antialiased(image: NDArray[np.uint8], size: int, mean: Rgb, std: Rgb
 
 
 def _antialias_blocks(length: int, size: int, block: int) -> Iterator[tuple[slice, slice, Floats]]:
-    """For each block of outputs: where it goes, what it reads, and the triangle weights.
+    """For each block: the output range, the input range, and the weights of the triangle filter.
 
-    The triangle has the width of an output pixel, or of an input pixel where that is larger.
+    The filter's support is an output pixel, or an input pixel where that is larger.
     """
     scale = np.float32(length) / np.float32(size)
     support = max(scale, np.float32(1))
@@ -139,9 +139,9 @@ def _antialias_blocks(length: int, size: int, block: int) -> Iterator[tuple[slic
 def upscaled_blocks(
     logits: NDArray[np.floating], size_hw: tuple[int, int], above: float | None = None
 ) -> Iterator[tuple[slice, slice, Floats]]:
-    """The upscaled logits of one mask, a block at a time: its rows, its columns, its values.
+    """The upscaled logits of one mask in blocks: rows, columns, values.
 
-    With `above`, only blocks whose values may exceed it: the rest of the image is left out.
+    With `above`, only blocks whose values may exceed it.
     """
     rows, columns = (
         _bilinear_blocks(n, size) for n, size in zip(logits.shape, size_hw, strict=True)
@@ -154,36 +154,36 @@ def upscaled_blocks(
         return
     used = slice(rows[0][1].start, rows[-1][1].stop)
     span = slice(columns[0][0].start, columns[-1][0].stop)
-    turned = np.ascontiguousarray(logits[used].T, np.float32)
+    transposed = np.ascontiguousarray(logits[used].T, np.float32)
     wide = np.empty((used.stop - used.start, span.stop - span.start), np.float32)
     for target, source, weights in columns:
-        wide[:, _shift(target, span)] = _multiply(weights, turned[source]).T
+        wide[:, _shift(target, span)] = _multiply(weights, transposed[source]).T
     for target, source, weights in rows:
         yield target, span, _multiply(weights, wide[_shift(source, used)])
 
 
 def _reaching(blocks: Blocks, wanted: NDArray[np.bool_]) -> Blocks:
-    """The blocks from the first that reads something wanted to the last."""
+    """The blocks from the first to the last that read a wanted row."""
     hits = [i for i, (_, source, _) in enumerate(blocks) if wanted[source].any()]
     return blocks[hits[0] : hits[-1] + 1] if hits else ()
 
 
-def _shift(place: slice, origin: slice) -> slice:
-    return slice(place.start - origin.start, place.stop - origin.start)
+def _shift(span: slice, origin: slice) -> slice:
+    return slice(span.start - origin.start, span.stop - origin.start)
 
 
 @lru_cache(maxsize=32)
 def _bilinear_blocks(length: int, size: int) -> Blocks:
-    """As `_antialias_blocks`, with the two taps of plain bilinear; the same for every mask."""
+    """As `_antialias_blocks`, with the two taps of bilinear interpolation; cached."""
     scale = np.float32(length) / np.float32(size)
     blocks = []
     for start in range(0, size, MASK_BLOCK):
         stop = min(start + MASK_BLOCK, size)
-        place = np.float64(scale) * (np.arange(start, stop) + 0.5) - 0.5  # torch fuses the two
-        place = np.maximum(place, 0).astype(np.float32)
-        below = np.minimum(place.astype(np.int64), length - 1)
+        position = np.float64(scale) * (np.arange(start, stop) + 0.5) - 0.5  # torch fuses the two
+        position = np.maximum(position, 0).astype(np.float32)
+        below = np.minimum(position.astype(np.int64), length - 1)
         above = np.minimum(below + 1, length - 1)
-        share = place - below.astype(np.float32)
+        share = position - below.astype(np.float32)
         first, last = int(below[0]), int(above[-1]) + 1
         weights = np.zeros((stop - start, last - first), np.float32)
         each = np.arange(stop - start)
@@ -194,12 +194,12 @@ def _bilinear_blocks(length: int, size: int) -> Blocks:
 
 
 def _multiply(weights: Floats, values: Floats) -> Floats:
-    """`weights @ values`, in pieces small enough to stay on one core."""
+    """`weights @ values`, in products small enough to stay on one core."""
     out = np.empty((len(weights), values.shape[1]), np.float32)
     step = max(16, ONE_CORE // weights.size)
     for start in range(0, values.shape[1], step):
-        piece = slice(start, start + step)
-        np.matmul(weights, values[:, piece], out=out[:, piece])
+        part = slice(start, start + step)
+        np.matmul(weights, values[:, part], out=out[:, part])
     return out
 
 

@@ -1,7 +1,7 @@
-"""Pillow's warnings, and libtiff's, kept from the user while images are being read.
+"""Suppression of Pillow's and libtiff's warnings while images are read.
 
-`warnings.catch_warnings` restores what it saved, so two threads that overlap can leave each
-other's filters behind. Here the first thread in saves and the last one out restores.
+`warnings.catch_warnings` restores what it saved, so overlapping threads can leave each other's
+filters behind. Here the first thread to enter saves the filters, the last to leave restores them.
 """
 
 import ctypes
@@ -18,13 +18,13 @@ _lock = threading.Lock()
 _readers = 0
 _saved = warnings.catch_warnings()
 
-# Without a handler of its own, what Pillow logs about a damaged file would land on stderr.
+# Without a handler, Pillow's log records about a damaged file would go to stderr.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 @contextmanager
 def pillow_is_quiet() -> Iterator[None]:
-    """Ignore warnings issued from within Pillow, and only those, for as long as this lasts."""
+    """Ignore warnings issued by Pillow, and only those, within the context."""
     global _readers, _saved
     with _lock:
         if _readers == 0:
@@ -43,11 +43,11 @@ def pillow_is_quiet() -> Iterator[None]:
 
 @cache
 def silence_libtiff() -> None:
-    """Keep the libtiff beneath Pillow from writing what it finds wrong to stderr, from now on.
+    """Stop the libtiff that Pillow links from writing warnings and errors to stderr.
 
-    Nothing is lost: Pillow raises an error where it matters. The functions are found by way of
-    Pillow's own library, so no other libtiff of the process changes; where they are not, as in a
-    Pillow that was linked otherwise, libtiff goes on talking.
+    Pillow still raises an error where decoding fails. The symbols are looked up through Pillow's
+    own extension, so no other libtiff of the process changes; where they are not found, as with
+    another way of linking, nothing changes.
     """
     try:
         library = ctypes.CDLL(_imaging.__file__)

@@ -1,17 +1,17 @@
-"""Images in and out: whatever a person holds becomes upright uint8 RGB, [H, W, 3].
+"""Reading and writing images; in memory an image is upright uint8 RGB, [H, W, 3].
 
 Files are recognised by their content, never by their name, and only six formats are read: JPEG,
 PNG, WebP, BMP, TIFF and GIF. The pixel limit is checked against the header, before any pixel is
-decoded. Everything that can be wrong with an image is one `ImageError`; nothing of Pillow, neither
-an exception nor a warning, comes out of here.
+decoded. Whatever is wrong with an image raises an `ImageError`; no exception or warning of Pillow
+escapes.
 
-What an image means, where there is a choice:
+Conventions:
 
 * alpha is dropped, not blended, as the reference's `convert("RGB")` does; a palette's transparency
   likewise;
-* 16 bits become 8 by keeping the high byte, so white stays white; floats are taken as 0..1;
-* the first frame of an animation is the image;
-* the EXIF orientation is applied, so that x and y are those a viewer shows.
+* 16 bits become 8 by keeping the high byte; floats are in 0..1;
+* an animation is read as its first frame;
+* the EXIF orientation is applied, so that x and y are as displayed.
   Differs from the original: the reference ignores the orientation.
 """
 
@@ -31,8 +31,8 @@ from samgraph.media.image.opening import ImageSource, opened
 from samgraph.untrusted.text import shown
 
 MAX_PIXELS = 64_000_000
-# JPEG and GIF can hold no more. Beyond it are damaged headers: five million rows of ten pixels are
-# within the pixel limit, and took Pillow four seconds.
+# The limit of JPEG and GIF. Larger sides come from damaged headers: five million rows of ten pixels
+# are within the pixel limit, and took Pillow four seconds.
 MAX_SIDE = 65_535
 ORIENTATION_TAG = 0x0112
 UPRIGHT = {
@@ -66,8 +66,8 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Rgb:
     Args:
         source: A path, the bytes of a file, an open binary file, a Pillow image, or an array:
             [H, W], [H, W, 1], [H, W, 3] or [H, W, 4] of bool, uint8, uint16, or floats in 0..1.
-        max_pixels: The most pixels accepted, told from the header. Pillow's own limit of about
-            179 million stays above it.
+        max_pixels: The most pixels accepted, checked in the header. Pillow's own limit of about
+            179 million applies too.
 
     Raises:
         ImageError: The image is missing, damaged, too large, or of a format that is not read.
@@ -87,7 +87,7 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Rgb:
 def image_size(source: ImageSource) -> tuple[int, int]:
     """Height and width of the upright image, from the header alone.
 
-    A PNG that keeps its orientation behind its pixels, where few do, is measured as stored.
+    The orientation of a PNG is ignored where it is stored after the pixels, which is rare.
 
     Raises:
         ImageError: The image is missing, damaged, or of a format that is not read.
@@ -97,23 +97,23 @@ def image_size(source: ImageSource) -> tuple[int, int]:
         _check_shape(array)
         return array.shape[0], array.shape[1]
     with opened(source) as (image, _):
-        # TIFF is turned by Pillow itself; asking a PNG for what it has not met decodes the pixels.
+        # Pillow applies a TIFF's orientation itself; `getexif` of a PNG may decode the pixels.
         known = image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
-        turned = known and _orientation(image) in (5, 6, 7, 8)
-        return (image.width, image.height) if turned else (image.height, image.width)
+        is_transposed = known and _orientation(image) in (5, 6, 7, 8)
+        return (image.width, image.height) if is_transposed else (image.height, image.width)
 
 
 def read_label_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
-    """The numbers in a palette or grey image, uint8 [H, W]: which object each pixel belongs to.
+    """The label map of a palette or grey image, uint8 [H, W]: the object id of each pixel.
 
     Raises:
-        ImageError: As `read_image`, or the image has colours instead of numbers.
+        ImageError: As `read_image`, or the image is RGB.
     """
     with opened(source) as (image, name):
         check_size(name, image.height, image.width, max_pixels)
         if image.mode not in ("P", "L", "1"):
             raise ImageError(
-                f"{name} does not hold one number a pixel",
+                f"{name} does not hold one number per pixel",
                 got=f"colours ({image.mode})",
                 expected="a palette or grey image of 8 bits",
             )
@@ -124,10 +124,10 @@ def read_label_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ND
 def encode_image(
     array: NDArray[Any], image_format: str = "PNG", *, quality: int = 95, palette: bytes = b""
 ) -> bytes:
-    """A file in memory from [H, W], [H, W, 3] or [H, W, 4] of uint8, or [H, W] of bool or uint16.
+    """An image file as bytes, from uint8 [H, W], [H, W, 3] or [H, W, 4], or bool or uint16 [H, W].
 
-    Only pixels are written: no date, no name of a program, no EXIF. `palette` (RGB triples) makes
-    a palette image of [H, W] uint8.
+    Only pixels are written: no date, no software name, no EXIF. With `palette` (RGB triples),
+    uint8 [H, W] becomes a palette image.
     """
     allowed = (np.uint8, np.bool_, np.uint16) if array.ndim == 2 else (np.uint8,)
     fits = array.ndim in (2, 3) and array.shape[2:] in WRITTEN_CHANNELS
@@ -158,7 +158,7 @@ def write_image(path: str | os.PathLike[str], array: NDArray[Any], *, quality: i
     """Write pixels to a file whose suffix names the format, whole or not at all.
 
     Raises:
-        OutputError: The place cannot be written to, or the suffix is not one of an image.
+        OutputError: The file cannot be written, or the suffix is not one of an image.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
@@ -171,12 +171,12 @@ def write_image(path: str | os.PathLike[str], array: NDArray[Any], *, quality: i
 
 
 def write_png(path: str | os.PathLike[str], array: NDArray[Any]) -> None:
-    """Write pixels as PNG whatever the file is called; see `write_image`."""
+    """Write pixels as PNG whatever the suffix; see `write_image`."""
     write_atomically(path, encode_image(array))
 
 
 def check_size(name: str, height: int, width: int, max_pixels: int) -> None:
-    """Refuse more pixels than allowed, and sides that no image has; `name` is for the message."""
+    """Raise `ImageError` for too many pixels or impossible sides; `name` is for the message."""
     if height * width > max_pixels:
         raise ImageError(
             f"{name} has {width:,} x {height:,} pixels",
@@ -193,7 +193,7 @@ def check_size(name: str, height: int, width: int, max_pixels: int) -> None:
 
 
 def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; damaged metadata count as upright."""
+    """The EXIF orientation, 1 to 8; 1 (upright) where the metadata is damaged."""
     try:
         value = image.getexif().get(ORIENTATION_TAG, 1)
     except Exception:
@@ -202,7 +202,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:
-    """The same image in a mode that Pillow turns into RGB without losing its range."""
+    """The same image in a mode that Pillow converts to RGB without clipping."""
     if image.mode == "LAB":
         raise ImageError(f"{name} has its colours in L*a*b*", hint="convert it to RGB")
     if image.mode in ("RGBa", "La"):
@@ -216,7 +216,7 @@ def _eight_bits(image: Image.Image, name: str) -> Image.Image:
 
 
 def _to_bytes(values: NDArray[Any], name: str) -> Rgb:
-    """Numbers of any kind in 0..255, by the rules at the top of this file."""
+    """Values of any dtype as uint8, by the conventions in the module docstring."""
     if values.dtype == np.uint8:
         return values
     if values.dtype == np.bool_:

@@ -1,8 +1,8 @@
-"""Connected components of a mask, and what they are for: holes, specks, and ragged edges.
+"""Connected components of a mask; filling holes, removing small islands, smoothing edges.
 
 Every row of the mask is a few runs of set pixels; runs that touch from one row to the next are
 joined by union-find over whole arrays: each root takes the smallest root it touches, paths are
-halved until they are flat, and the number of roots at least halves each round.
+compressed, and the number of roots at least halves in each round.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Value = TypeVar("Value", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs of set pixels in reading order, as places in rows that are one pixel wider."""
+    """Runs of set pixels in raster order, as indices into rows padded by one pixel."""
 
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
@@ -31,10 +31,10 @@ class _Runs:
 def connected_components(
     mask: Mask, connectivity: Connectivity = 8
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Number the pieces of a mask: labels [H, W], and the area of each label.
+    """The connected components of a mask: labels [H, W], and the area of each label.
 
-    Label 0 is the background; the others count up in reading order of their first pixel.
-    `areas[label]` is the number of pixels, so `areas[0]` is that of the background.
+    Label 0 is the background; components are numbered in raster order of their first pixel.
+    `areas[label]` is in pixels; `areas[0]` is the background's.
     """
     runs = _labelled_runs(_check_mask(mask), connectivity)
     labels = _paint(mask.shape, runs, (runs.label + 1).astype(np.int32))
@@ -43,15 +43,15 @@ def connected_components(
 
 
 def fill_holes(mask: Mask, max_area: int, connectivity: Connectivity = 8) -> Mask:
-    """Set every piece of background of at most `max_area` pixels.
+    """Set every component of the background of at most `max_area` pixels.
 
-    As in the reference, a piece counts even where it touches the border of the image.
+    As in the reference, components that touch the border of the image are filled too.
     """
-    return mask | _pieces_up_to(~_check_mask(mask), max_area, connectivity)
+    return mask | _small_components(~_check_mask(mask), max_area, connectivity)
 
 
 def drop_specks(mask: Mask, max_area: int, connectivity: Connectivity = 8) -> Mask:
-    """Clear every piece of at most `max_area` pixels; if that is all of them, the largest stays."""
+    """Clear every component of at most `max_area` pixels; if all are, keep the largest."""
     runs = _labelled_runs(_check_mask(mask), connectivity)
     small = runs.areas <= max_area
     if small.size and small.all():
@@ -60,9 +60,9 @@ def drop_specks(mask: Mask, max_area: int, connectivity: Connectivity = 8) -> Ma
 
 
 def smooth(mask: Mask, radius: int) -> Mask:
-    """Let each pixel be what most of the square of `2 * radius + 1` around it is.
+    """Majority filter: each pixel becomes what most of the `2 * radius + 1` square around it is.
 
-    At the border only the part of the square inside the image votes; a tie changes nothing.
+    At the border only pixels inside the image count; a tie changes nothing.
     """
     _check_mask(mask)
     if not isinstance(radius, int | np.integer):
@@ -78,7 +78,7 @@ def smooth(mask: Mask, radius: int) -> Mask:
 
 
 def _window_sum(values: NDArray[np.int32], radius: int) -> NDArray[np.int32]:
-    """The sum over `radius` rows above and below each row, as far as there are rows."""
+    """The sum over `radius` rows above and below each row, clipped at the border."""
     length = len(values)
     total = np.zeros((length + 1, values.shape[1]), np.int32)
     np.cumsum(values, axis=0, out=total[1:])
@@ -86,14 +86,14 @@ def _window_sum(values: NDArray[np.int32], radius: int) -> NDArray[np.int32]:
     return total[np.minimum(row + radius + 1, length)] - total[np.maximum(row - radius, 0)]
 
 
-def _pieces_up_to(mask: Mask, max_area: int, connectivity: Connectivity) -> Mask:
-    """The pieces of a mask that have at most so many pixels."""
+def _small_components(mask: Mask, max_area: int, connectivity: Connectivity) -> Mask:
+    """The components of a mask of at most `max_area` pixels."""
     runs = _labelled_runs(mask, connectivity)
     return _paint(mask.shape, runs, (runs.areas <= max_area)[runs.label])
 
 
 def _labelled_runs(mask: Mask, connectivity: Connectivity) -> _Runs:
-    """The runs of a mask, each with the number of its component from 0, and the areas."""
+    """The runs of a mask, each with the index of its component, and the components' areas."""
     if connectivity not in (4, 8):
         raise OptionError("unknown connectivity", got=connectivity, expected="4 or 8")
     height, width = mask.shape
@@ -124,7 +124,7 @@ def _touching(
 
 
 def _join(count: int, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The smallest member of the set each of `count` things is in, given pairs that belong."""
+    """Union-find over `count` elements: the root (smallest index) of each, given pairs to join."""
     root = np.arange(count)
     while len(left):
         a, b = root[left], root[right]
@@ -137,7 +137,7 @@ def _join(count: int, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDAr
 
 
 def _paint(shape: tuple[int, ...], runs: _Runs, values: NDArray[Value]) -> NDArray[Value]:
-    """An image that is 0 but for the runs, each in its value."""
+    """An image of zeros in which each run is filled with its value."""
     height, width = shape
     size = height * (width + 1)
     edges = np.stack([runs.starts, runs.stops], axis=1).ravel()

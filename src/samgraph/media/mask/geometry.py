@@ -1,6 +1,6 @@
-"""Masks as sets of pixels: areas, boxes, overlaps, stability, and which of many to keep.
+"""Areas, boxes and IoU of masks, stability scores, and non-maximum suppression.
 
-Components and polygons live in files of their own and can be had from here too.
+Components and polygons have their own modules and are re-exported here.
 """
 
 import numpy as np
@@ -74,7 +74,7 @@ def masks_to_boxes(masks: Mask, *, inclusive: bool = False) -> NDArray[np.int64]
 def mask_iou(first: Mask, second: Mask) -> NDArray[np.float64]:
     """Intersection over union of every pair: bool [N, H, W], [M, H, W] -> [N, M].
 
-    Two empty masks have 0 in common.
+    The IoU of two empty masks is 0.
     """
     if first.ndim != 3 or second.ndim != 3 or first.shape[1:] != second.shape[1:]:
         raise ImageError(
@@ -93,10 +93,10 @@ def mask_iou(first: Mask, second: Mask) -> NDArray[np.float64]:
 def stability_score(
     logits: NDArray[np.floating], threshold: float = 0.0, offset: float = 1.0
 ) -> NDArray[np.float32]:
-    """How little each mask changes when its threshold does: floats [..., H, W] -> [...].
+    """The stability score of each mask of logits: floats [..., H, W] -> [...].
 
-    The pixels above `threshold + offset` over those above `threshold - offset`. A mask with no
-    pixels at all scores 0. Differs from the original: that gives NaN.
+    The number of pixels above `threshold + offset` over those above `threshold - offset`; 0 for an
+    empty mask. Differs from the original: that gives NaN.
     """
     core = np.count_nonzero(logits > threshold + offset, axis=(-2, -1))
     reach = np.count_nonzero(logits > threshold - offset, axis=(-2, -1))
@@ -106,10 +106,9 @@ def stability_score(
 def nms(
     boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating], iou_threshold: float
 ) -> NDArray[np.int64]:
-    """Which boxes to keep so that no two overlap by more than the threshold, best first.
+    """Non-maximum suppression: the indices of the boxes to keep, best score first.
 
-    As torchvision: a box falls only to a better one, ties go to the lower index, and an overlap
-    equal to the threshold is allowed.
+    As torchvision: of equal scores the lower index wins, and an IoU equal to the threshold is kept.
     """
     return batched_nms(boxes_xyxy, scores, np.zeros(len(scores), np.int64), iou_threshold)
 
@@ -120,7 +119,7 @@ def batched_nms(
     categories: NDArray[np.integer],
     iou_threshold: float,
 ) -> NDArray[np.int64]:
-    """As `nms`, where only boxes of the same category compete."""
+    """As `nms`, within each category."""
     _check_boxes(boxes_xyxy, scores, categories)
     order = np.argsort(-scores, kind="stable")
     left, top, right, bottom = boxes_xyxy[order].T

@@ -1,12 +1,12 @@
 """Masks to polygons and back.
 
-A contour runs along the edges of pixels, clockwise on the screen round what is set and the other
-way round a hole, so that rasterising it gives the mask back exactly. Pixels that touch only at a
-corner belong to different polygons.
+A contour follows the edges of pixels, clockwise on the screen around set pixels and
+counter-clockwise around holes, so that rasterising it gives the mask back exactly. Pixels that
+touch only at a corner belong to different polygons.
 
-Only corners are visited. Every contour alternates between horizontal and vertical stretches; the
-stretches are found with numpy, each end is looked up among the starts of the other kind, and a
-loop over the links reads off the rings.
+Every contour alternates between horizontal and vertical edges. The edges are found with numpy, each
+end is matched with the start of an edge of the other direction, and the rings are the cycles of
+these links.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,15 +22,15 @@ from samgraph.media.mask.rle import Rle
 
 Ring = NDArray[np.float64]
 CROSSINGS_AT_ONCE = 1 << 20
-EDGE_PIXELS = 128  # finding where an edge crosses a row takes as long as filling so many pixels
+EDGE_PIXELS = 128  # intersecting an edge with a row takes as long as filling this many pixels
 PAIRS_AT_ONCE = 1 << 22
-# Corners further away are pulled in to here, so that no product of two overflows.
+# Corners are clipped to this, so that no product of two coordinates overflows.
 FAR = 1e9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Polygon:
-    """An outline and its holes: rings of corners (x, y), [K, 2], without the first one again."""
+    """An outline and its holes: open rings of corners (x, y), [K, 2]."""
 
     outer: Ring
     holes: tuple[Ring, ...] = ()
@@ -42,10 +42,10 @@ class Polygon:
 
 
 def mask_to_polygons(mask: Mask, tolerance: float = 0.0) -> list[Polygon]:
-    """The outlines of a mask, in reading order.
+    """The outlines of a mask, in raster order.
 
-    With a tolerance, corners that lie within so many pixels of the simplified outline are left
-    out (Douglas and Peucker); a ring that would vanish is kept whole. Zero keeps every corner.
+    A tolerance in pixels simplifies them (Douglas-Peucker); a ring that would vanish is kept as it
+    is. Zero keeps every corner.
     """
     if not tolerance >= 0:
         raise OptionError("a tolerance is not negative", got=tolerance)
@@ -54,7 +54,7 @@ def mask_to_polygons(mask: Mask, tolerance: float = 0.0) -> list[Polygon]:
     holes: list[list[Ring]] = [[] for _ in outer]
     for corners in _trace(mask):
         (x, y), (next_x, _) = corners[:2]
-        # The first stretch has the mask on its right: below it going right, above it going left.
+        # The first edge has the mask on its right: below it going right, above it going left.
         inside = labels[y, x] if next_x > x else labels[y - 1, next_x]
         ring = simplify(corners.astype(np.float64), tolerance)
         if ring_area(corners) > 0:
@@ -73,7 +73,7 @@ def polygons_to_mask(
 ) -> Mask:
     """The pixels whose centre lies in any of the polygons: bool [H, W].
 
-    Holes, and crossings of a ring with itself, are by the even-odd rule within a polygon.
+    Holes and self-intersections follow the even-odd rule within a polygon.
 
     Raises:
         ImageError: A corner is not a pair of finite numbers.
@@ -93,9 +93,9 @@ def polygons_to_rle(
     size_hw: tuple[int, int],
     spend: Callable[[int], None] | None = None,
 ) -> Rle:
-    """The run-length encoding of `polygons_to_mask`, at the cost of what the polygons cover.
+    """The run-length encoding of `polygons_to_mask`; costs time for the polygons' extents alone.
 
-    `spend` is told that cost beforehand, in pixels, and may refuse it by an error.
+    `spend` is called with that cost beforehand, in pixels, and may raise to refuse it.
 
     Raises:
         ImageError: A corner is not a pair of finite numbers.
@@ -122,7 +122,7 @@ def ring_area(ring: NDArray[np.generic]) -> float:
 
 
 def simplify(ring: Ring, tolerance: float) -> Ring:
-    """A ring with fewer corners, none of the dropped ones further off than `tolerance`."""
+    """A ring with fewer corners (Douglas-Peucker); dropped corners are within `tolerance` of it."""
     if tolerance <= 0 or len(ring) <= 4:
         return ring
     far = int(np.argmax(((ring - ring[0]) ** 2).sum(axis=1)))
@@ -145,42 +145,41 @@ def simplify(ring: Ring, tolerance: float) -> Ring:
 
 
 def join_rings(rings: Sequence[Ring]) -> Ring:
-    """One ring from several, for formats that know neither holes nor parts.
+    """One ring from several, for formats without holes and parts.
 
-    The rings are chained by slits of no width, each walked there and back, so the even-odd rule
-    fills the same pixels.
+    The rings are joined by slits of zero width, so the even-odd rule fills the same pixels.
     """
     joined = rings[0]
     for ring in rings[1:]:
         here, there = _nearest_corners(joined, ring)
-        turned = np.roll(ring, -there, axis=0)
+        rolled = np.roll(ring, -there, axis=0)
         joined = np.concatenate(
-            [joined[: here + 1], turned, turned[:1], joined[here : here + 1], joined[here + 1 :]]
+            [joined[: here + 1], rolled, rolled[:1], joined[here : here + 1], joined[here + 1 :]]
         )
     return joined
 
 
 def _trace(mask: Mask) -> list[NDArray[np.int64]]:
-    """All rings of a mask as corners (x, y), each ring beginning with a horizontal stretch."""
+    """All rings of a mask as corners (x, y), each ring beginning with a horizontal edge."""
     height, width = mask.shape
     level = np.zeros((height + 2, width + 2), np.int8)
     level[1:-1, 1:-1] = mask
-    # +1 where the mask begins below the grid line (walked to the right), -1 where it ends (left).
-    line_y, x_start, x_stop, _ = _stretches((level[1:] - level[:-1])[:, 1:-1], forward=1)
-    # Where the mask begins right of the grid line its edge is walked up, where it ends, down.
-    line_x, y_start, y_stop, _ = _stretches((level[:, 1:] - level[:, :-1])[1:-1].T, forward=-1)
+    # +1 where the mask begins below the grid line (edge to the right), -1 where it ends (left).
+    line_y, x_start, x_stop, _ = _grid_edges((level[1:] - level[:-1])[:, 1:-1], forward=1)
+    # Where the mask begins right of the grid line the edge goes up, where it ends, down.
+    line_x, y_start, y_stop, _ = _grid_edges((level[:, 1:] - level[:, :-1])[1:-1].T, forward=-1)
     stride = 2 * (width + 2)
     across_from, across_to = line_y * stride + 2 * x_start, line_y * stride + 2 * x_stop
     down_from, down_to = y_start * stride + 2 * line_x, y_stop * stride + 2 * line_x
-    # Where four stretches meet, each turns right: going right leads down, and going down, left.
+    # Where four edges meet, each turns right: from right to down, from down to left.
     turn_down = _continue(across_to, x_stop > x_start, down_from, y_stop > y_start)
     turn_across = _continue(down_to, y_stop < y_start, across_from, x_stop > x_start)
     corners = np.stack([x_start, line_y, x_stop, line_y], axis=1).reshape(-1, 2, 2)
     return [corners[ring].reshape(-1, 2) for ring in _cycles(turn_across[turn_down].tolist())]
 
 
-def _stretches(step: NDArray[np.int8], forward: int) -> tuple[NDArray[np.int64], ...]:
-    """Runs of +1 or of -1 in each row: the row, where the walk starts and stops, and the sign."""
+def _grid_edges(step: NDArray[np.int8], forward: int) -> tuple[NDArray[np.int64], ...]:
+    """Runs of +1 or of -1 in each row: row, start and stop in contour direction, and sign."""
     rows, columns = step.shape
     padded = np.zeros((rows, columns + 2), np.int8)
     padded[:, 1:-1] = step
@@ -197,13 +196,13 @@ def _continue(
     starts: NDArray[np.int64],
     kind: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
-    """For each end, the stretch that starts there; of two, the one of the preferred kind."""
+    """For each end, the edge that starts there; of two, that of the preferred kind."""
     keys = starts + kind
     order = np.argsort(keys)
-    place = np.searchsorted(keys[order], ends + prefers)
-    place = np.minimum(place, len(keys) - 1)
-    found = order[place]
-    return np.where(starts[found] == ends, found, order[np.maximum(place - 1, 0)])
+    index = np.searchsorted(keys[order], ends + prefers)
+    index = np.minimum(index, len(keys) - 1)
+    found = order[index]
+    return np.where(starts[found] == ends, found, order[np.maximum(index - 1, 0)])
 
 
 def _cycles(follow: list[int]) -> list[list[int]]:
@@ -231,7 +230,7 @@ def _distance_to_segment(points: Ring, start: Ring, stop: Ring) -> NDArray[np.fl
 
 
 def _nearest_corners(one: Ring, other: Ring) -> tuple[int, int]:
-    """The corners of two rings that are closest, looking at a part of a very long ring only."""
+    """The indices of the nearest corners of two rings; long rings are searched in part."""
     some = other[: max(1, PAIRS_AT_ONCE // len(one))]
     apart = ((one[:, None] - some[None]) ** 2).sum(axis=2)
     here, there = np.unravel_index(int(np.argmin(apart)), apart.shape)
@@ -239,7 +238,7 @@ def _nearest_corners(one: Ring, other: Ring) -> tuple[int, int]:
 
 
 def _extent(corners: Ring, size_hw: tuple[int, int]) -> tuple[slice, slice]:
-    """The rows and columns of the image that a polygon can reach."""
+    """The rows and columns of the image that a polygon can cover."""
     if not len(corners):
         return slice(0, 0), slice(0, 0)
     x, y = corners.T
@@ -253,7 +252,7 @@ def _extent(corners: Ring, size_hw: tuple[int, int]) -> tuple[slice, slice]:
 
 
 def _union(extents: Sequence[tuple[slice, slice]]) -> tuple[int, int, int, int]:
-    """The top, left, bottom and right of all; 0 where there is none."""
+    """The top, left, bottom and right of all; zeros for none."""
     if not extents:
         return 0, 0, 0, 0
     rows, columns = zip(*extents, strict=True)
@@ -266,7 +265,7 @@ def _union(extents: Sequence[tuple[slice, slice]]) -> tuple[int, int, int, int]:
 
 
 def _fill(rings: Sequence[Ring], size_hw: tuple[int, ...]) -> Mask:
-    """Even-odd fill: each edge flips all pixels right of where it crosses their row's middle."""
+    """Even-odd fill: each edge flips all pixels right of where it crosses the row's centre."""
     height, width = size_hw
     flips = np.zeros((height, width + 1), np.uint8)
     starts = np.concatenate(rings)
@@ -280,7 +279,7 @@ def _fill(rings: Sequence[Ring], size_hw: tuple[int, ...]) -> Mask:
 
 
 def _fill_columns(rings: Sequence[Ring], height: int, width: int) -> NDArray[np.uint8]:
-    """As `_fill`, turned: [W, H] of 0 and 1. Ten times as fast."""
+    """As `_fill`, transposed: [W, H] of 0 and 1. Ten times as fast."""
     flips = np.zeros((width + 1, height), np.uint8)
     starts = np.concatenate(rings)
     stops = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
@@ -288,15 +287,15 @@ def _fill_columns(rings: Sequence[Ring], height: int, width: int) -> NDArray[np.
         column = np.clip(np.ceil(x - 0.5), 0, width).astype(np.int64)
         np.add.at(flips.ravel(), column * height + row, 1)
     flips &= 1
-    for place in range(1, width):
-        np.bitwise_xor(flips[place], flips[place - 1], out=flips[place])
+    for i in range(1, width):
+        np.bitwise_xor(flips[i], flips[i - 1], out=flips[i])
     return flips[:width]
 
 
 def _crossings(
     start: Ring, stop: Ring, height: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Every row whose middle an edge crosses, and the x where it does, so many at a time."""
+    """The rows whose centre an edge crosses, and the x of each intersection, in chunks."""
     first, many = _rows_of_edges(start, stop, height)
     ends = np.cumsum(many)
     total = int(ends[-1]) if len(ends) else 0
@@ -314,7 +313,7 @@ def _crossings(
 def _rows_of_edges(
     start: Ring, stop: Ring, height: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first row whose middle each edge crosses, and how many it does."""
+    """The first row whose centre each edge crosses, and the number of such rows."""
     top, bottom = np.minimum(start[:, 1], stop[:, 1]), np.maximum(start[:, 1], stop[:, 1])
     first = np.clip(np.ceil(top - 0.5), 0, height).astype(np.int64)
     last = np.clip(np.ceil(bottom - 0.5), 0, height).astype(np.int64)
@@ -322,7 +321,7 @@ def _rows_of_edges(
 
 
 def _cost(shape: Sequence[Ring], extent: tuple[slice, slice]) -> int:
-    """What it takes to fill a polygon, in pixels."""
+    """The cost of filling a polygon, in pixels."""
     (top, bottom), (left, right) = ((part.start, part.stop) for part in extent)
     moved = [ring - (left, top) for ring in shape]
     crossed = sum(

@@ -1,14 +1,14 @@
 """COCO run-length encoding of masks, as pycocotools writes it.
 
-A mask is read column by column; the runs alternate, beginning with background (a first run of 0
-where the top left pixel is set). There are two ways to write the runs down:
+A mask is read in column-major order; the runs alternate, beginning with background (a first run of
+0 where the top left pixel is set). There are two encodings of the runs:
 
-* *uncompressed*, as SAM's automatic masks do: ``{"size": [H, W], "counts": [5, 3, 92]}``;
-* *compressed*, the usual one: each run from the fourth on minus the run two before, in groups of
-  five bits, least first, bit 5 saying "more", plus 48 so that it is text.
+* *uncompressed*, as SAM's automatic masks: ``{"size": [H, W], "counts": [5, 3, 92]}``;
+* *compressed*, the usual: each run from the fourth on minus the run two before, in groups of five
+  bits, least significant first, bit 5 the continuation bit, plus 48 so that it is ASCII.
 
-Finding the runs does not need the mask turned: each row is compared with the row above, eight
-pixels at once, and the few changes are sorted by column. A 1024 x 1024 mask takes 0.4 ms.
+The mask is not transposed to find the runs: each row is compared with the row above, eight pixels
+at once, and the few changes are sorted by column. A 1024 x 1024 mask takes 0.4 ms.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ def encode_many(masks: Iterable[Mask]) -> list[Rle]:
     """The encodings of many masks: an array [N, H, W], or any iterable of [H, W]."""
     made = ((*_check_mask(mask), _runs(mask)) for mask in masks)
     out: list[Rle] = []
-    while batch := list(islice(made, BATCH)):  # the text is made for a batch at once
+    while batch := list(islice(made, BATCH)):  # strings are made for a batch at once
         counts = [runs for _, _, runs in batch]
         texts = _strings(np.concatenate(counts), [len(runs) for runs in counts])
         for (height, width, _), text in zip(batch, texts, strict=True):
@@ -55,7 +55,7 @@ def encode_many(masks: Iterable[Mask]) -> list[Rle]:
 
 
 def encode_at(window: Mask, top: int, left: int, size_hw: tuple[int, int]) -> Rle:
-    """The encoding of a mask of `size_hw` that is `window` from a corner on, and empty elsewhere.
+    """The encoding of a mask of `size_hw` that is `window` at (top, left), and empty elsewhere.
 
     Costs time and memory for the window alone.
     """
@@ -68,7 +68,7 @@ def encode_at(window: Mask, top: int, left: int, size_hw: tuple[int, int]) -> Rl
 def encode_columns(
     columns: NDArray[np.uint8], top: int, left: int, size_hw: tuple[int, int]
 ) -> Rle:
-    """As `encode_at`, for a window that lies turned: [W, H + 1] of 0 and 1, where the last is 0."""
+    """As `encode_at`, for a transposed window: [W, H + 1] of 0 and 1, the last column 0."""
     flat = columns.reshape(-1)
     found = [np.zeros(1 if flat.size and flat[0] else 0, np.int64)]
     for first in range(0, max(flat.size - 1, 0), PIXELS_AT_ONCE):
@@ -78,12 +78,12 @@ def encode_columns(
 
 
 def _placed(changes: Counts, stride: int, top: int, left: int, size_hw: tuple[int, int]) -> Rle:
-    """The encoding of a window whose runs begin and end at `changes`, columns of `stride` apart."""
+    """The encoding of a window whose runs begin and end at `changes`; a column is `stride` long."""
     height, width = size_hw
     column = changes // stride
     edges = (column + left) * height + top + changes - column * stride
     begin, end = edges[0::2], edges[1::2]
-    if len(begin):  # a run may go on at the top of the next column
+    if len(begin):  # a run may continue at the top of the next column
         apart = begin[1:] != end[:-1]
         begin, end = begin[np.append(True, apart)], end[np.append(apart, True)]
     edges = np.stack([begin, end], axis=1).ravel()
@@ -93,7 +93,7 @@ def _placed(changes: Counts, stride: int, top: int, left: int, size_hw: tuple[in
 
 
 def decode(rle: Mapping[str, Any], *, max_pixels: int = MAX_PIXELS) -> Mask:
-    """The mask, bool [H, W], of an encoding in either form.
+    """The mask, bool [H, W], of a compressed or uncompressed encoding.
 
     Raises:
         ImageError: The runs are damaged, do not add up to the size, or the size is too large.
@@ -106,7 +106,7 @@ def decode(rle: Mapping[str, Any], *, max_pixels: int = MAX_PIXELS) -> Mask:
 
 
 def counts_of(rle: Mapping[str, Any], *, max_pixels: int = MAX_PIXELS) -> Counts:
-    """The runs of an encoding in either form, checked against its size.
+    """The runs of a compressed or uncompressed encoding, checked against its size.
 
     Raises:
         ImageError: As `decode`.
@@ -128,18 +128,18 @@ def counts_of(rle: Mapping[str, Any], *, max_pixels: int = MAX_PIXELS) -> Counts
 
 
 def from_counts(counts: Sequence[int] | Counts, size_hw: tuple[int, int]) -> Rle:
-    """A compressed encoding from runs, column by column, beginning with background."""
+    """A compressed encoding from runs in column-major order, beginning with background."""
     rle = {"size": list(size_hw), "counts": counts}
     return {"size": [int(n) for n in size_hw], "counts": counts_to_string(counts_of(rle))}
 
 
 def uncompressed(rle: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The form with a plain list of runs, as SAM's automatic masks give it."""
+    """The uncompressed encoding, as in SAM's automatic masks."""
     return {"size": [int(n) for n in rle["size"]], "counts": counts_of(rle).tolist()}
 
 
 def to_json(rle: Mapping[str, Any]) -> dict[str, Any]:
-    """The compressed form with text for bytes, fit for JSON."""
+    """The compressed encoding with `counts` as text, for JSON."""
     counts = rle["counts"]
     if not isinstance(counts, str | bytes):
         counts = counts_to_string(counts_of(rle))
@@ -170,18 +170,18 @@ def to_bbox(rle: Mapping[str, Any]) -> tuple[int, int, int, int]:
 
 
 def counts_to_string(counts: Sequence[int] | Counts) -> bytes:
-    """The compressed text of runs."""
+    """The compressed string of runs."""
     runs = np.asarray(counts, np.int64)
     return _strings(runs, [len(runs)])[0]
 
 
 def string_to_counts(text: str | bytes) -> Counts:
-    """The runs of a compressed text.
+    """The runs of a compressed string.
 
     Raises:
-        ImageError: The text holds other characters, stops in mid-number, or a number is too large.
+        ImageError: It has invalid characters, ends inside a number, or a number is too large.
     """
-    data = text.encode("utf-8") if isinstance(text, str) else text
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     symbols = np.frombuffer(data, np.uint8).astype(np.int64) - 48
     if not len(symbols):
         return np.zeros(0, np.int64)
@@ -192,8 +192,8 @@ def string_to_counts(text: str | bytes) -> Counts:
     groups = ends - starts
     if groups.max() > 7:
         raise _damaged("a run in a compressed run-length text is too large")
-    place = np.arange(len(symbols)) - np.repeat(starts, groups)
-    values = np.add.reduceat((symbols & 31) << (5 * place), starts)
+    ordinal = np.arange(len(symbols)) - np.repeat(starts, groups)
+    values = np.add.reduceat((symbols & 31) << (5 * ordinal), starts)
     values -= ((symbols[ends - 1] >> 4) & 1) << (5 * groups)
     # Undo the differences: the even and the odd runs are two chains, and run 0 is in neither.
     values[1::2] = np.cumsum(values[1::2])
@@ -202,17 +202,17 @@ def string_to_counts(text: str | bytes) -> Counts:
 
 
 def _runs(mask: Mask) -> Counts:
-    """The runs of a mask, column by column, beginning with background."""
+    """The runs of a mask in column-major order, beginning with background."""
     height, width = mask.shape
     columns = -(-width // 8) * 8
     if columns != width:
         mask = np.pad(mask, ((0, 0), (0, columns - width)))
     eights = np.ascontiguousarray(mask).view(np.uint64).reshape(-1)
     above, below = eights[: -columns // 8], eights[columns // 8 :]
-    places = np.flatnonzero(above != below)
-    hits = np.flatnonzero((above[places] ^ below[places]).view(np.bool_))
-    flat = places[hits >> 3] * 8 + (hits & 7)
-    row = flat // columns  # divmod would take five times as long
+    words = np.flatnonzero(above != below)
+    hits = np.flatnonzero((above[words] ^ below[words]).view(np.bool_))
+    flat = words[hits >> 3] * 8 + (hits & 7)
+    row = flat // columns  # divmod takes five times as long
     wrapped = np.flatnonzero(mask[0, 1:width] != mask[-1, : width - 1]) + 1
     inner = (flat - row * columns) * height + row + 1
     changes = np.concatenate([inner, wrapped * height, [0, height * width]])
@@ -222,11 +222,11 @@ def _runs(mask: Mask) -> Counts:
 
 
 def _strings(counts: Counts, lengths: Sequence[int]) -> list[bytes]:
-    """The compressed texts of several masks whose runs are laid end to end."""
+    """The compressed strings of several masks whose runs are concatenated."""
     stops = np.cumsum(lengths)
-    place = np.arange(len(counts)) - np.repeat(stops - lengths, lengths)
+    ordinal = np.arange(len(counts)) - np.repeat(stops - lengths, lengths)
     values = counts.copy()
-    values[2:] -= np.where(place[2:] > 2, counts[:-2], 0)
+    values[2:] -= np.where(ordinal[2:] > 2, counts[:-2], 0)
     groups = 1 + np.searchsorted(GROUP_LIMITS, np.where(values < 0, ~values, values), side="right")
     ends = np.cumsum(groups)
     starts = ends - groups
@@ -240,7 +240,7 @@ def _strings(counts: Counts, lengths: Sequence[int]) -> list[bytes]:
 
 
 def _listed_counts(counts: object) -> Counts:
-    """Runs given as numbers, refused unless they are whole and fit in 63 bits."""
+    """The runs of an uncompressed encoding; they must be whole and fit in 63 bits."""
     try:
         listed = np.asarray(counts)
     except (ValueError, OverflowError):
@@ -253,7 +253,7 @@ def _listed_counts(counts: object) -> Counts:
 
 
 def _size(rle: Mapping[str, Any], max_pixels: int) -> tuple[int, int]:
-    """The height and width, refused unless both are positive and the area is within the limit."""
+    """The height and width; both must be positive and the area within the limit."""
     size = rle.get("size") if isinstance(rle, Mapping) else None
     if not isinstance(size, list | tuple | np.ndarray) or len(size) != 2:
         raise _damaged("a run-length encoding has no `size` of [height, width]")

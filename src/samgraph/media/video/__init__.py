@@ -1,1 +1,1 @@
-"""Video files, frame sources, prefetching and writing."""
+"""Video files, frame sources, prefetching and video writing."""

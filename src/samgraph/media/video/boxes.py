@@ -1,9 +1,9 @@
-"""A look at the boxes of an MP4 or MOV file before FFmpeg gets to see them.
+"""Checks of the boxes of an MP4 or MOV file before FFmpeg opens it.
 
-A few bytes can say "a thousand million frames of one byte each", or "show this part, and again,
-and again", and FFmpeg makes a table of that many rows, gigabytes, before it reads the first. So
-counts that have nothing behind them are found here, and the file is refused. A fragmented file that
-ends in the middle of a box is cut short, which FFmpeg passes over. Everything else is left to it.
+A few bytes can declare a thousand million samples of one byte each, or an edit list that repeats a
+segment without end, and FFmpeg allocates a table of that many rows, gigabytes, before it reads the
+first. Counts without data behind them are found here, and the file is refused. A fragmented file
+that ends inside a box is truncated, which FFmpeg ignores. Everything else is left to FFmpeg.
 """
 
 import struct
@@ -13,28 +13,28 @@ from typing import BinaryIO
 
 from samgraph.errors import VideoError
 
-# The boxes in which FFmpeg looks for others, wherever they stand.
+# The container boxes, which FFmpeg parses wherever they are.
 HOLDERS = frozenset(
     b"moov trak mdia minf stbl moof traf mvex edts udta dinf gmhd tref wave tapt".split()
 )
 OTHER_FORMATS = (b"\x1aE\xdf\xa3", b"RIFF")
 MOST_DEPTH = 12
 MOST_BOXES = 1_000_000
-# Fewer rows than this are made in no time, whatever is behind them.
+# Tables of fewer rows are cheap, whatever is behind them.
 FREE_ROWS = 200_000
-# An edit list may show samples again, and each edit starts decoding at the key frame before it. A
-# real one has a few entries; every row of it has some bytes of the file behind it.
+# An edit list may repeat samples, and each edit starts decoding at the keyframe before it. Real
+# edit lists have a few entries; every row needs some bytes of the file.
 FREE_EDITED_ROWS, BYTES_PER_EDITED_ROW = 20_000, 8
 SAMPLE_FIELDS = 0xF00
-NO_MEDIA = 0xFFFFFFFF  # the media time of an edit that shows nothing
+NO_MEDIA = 0xFFFFFFFF  # the media time of an empty edit
 
 
 def check_boxes(path: str, label: str) -> bool:
-    """Whether a fragmented file ends inside a box; refuses one that declares rows without bytes.
+    """Whether a fragmented file ends inside a box; raises if it declares samples without data.
 
     Raises:
         VideoError: It declares far more samples than it has bytes for, or its index is compressed,
-            which could hide the same.
+            which could conceal the same.
     """
     with Path(path).open("rb") as file:
         if file.read(4) in OTHER_FORMATS:
@@ -56,7 +56,7 @@ def check_boxes(path: str, label: str) -> bool:
 
 
 class _Rows:
-    """The rows of the tables that FFmpeg would make of the boxes met so far."""
+    """The rows of the tables that FFmpeg would allocate for the boxes read so far."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         self._file, self._length = file, length
@@ -64,7 +64,7 @@ class _Rows:
         self.is_fragmented = False
 
     def rows_with(self, kind: bytes, start: int, stop: int) -> int:
-        """How many rows there are with this box, if they are too many; else 0."""
+        """The number of rows including this box's, if that is too many; else 0."""
         rows, most = 0, FREE_ROWS
         if kind == b"trak":
             self._edited += self._samples * self._edits
@@ -85,7 +85,7 @@ class _Rows:
 
 
 def _edits(file: BinaryIO, start: int, stop: int) -> int:
-    """The entries of an edit list that show something."""
+    """The number of entries of an edit list that are not empty edits."""
     flags, count = _numbers(file, start, 2)
     size, time = (20, 8) if flags >> 24 == 1 else (12, 4)
     shown = 0
@@ -96,19 +96,19 @@ def _edits(file: BinaryIO, start: int, stop: int) -> int:
 
 
 def _is_cut(file: BinaryIO, length: int) -> bool:
-    """Whether the last box reaches beyond the end, or is too short to be one."""
+    """Whether the last box is truncated."""
     outer = _boxes(file, 0, length, depth=MOST_DEPTH)
     return max((stop for _, _, stop in outer), default=0) != length
 
 
 def _rows_of_table(file: BinaryIO, start: int, length: int) -> int:
-    """The samples of a track, if they have one size, and the file is too short for them."""
+    """The number of samples of a track, if all have one size and the file is too short for them."""
     _, size, count = _numbers(file, start, 3)
     return count if size * count > length else 0
 
 
 def _rows_of_run(file: BinaryIO, start: int) -> int:
-    """The samples of a fragment, if it spends no bytes on each of them."""
+    """The number of samples of a track fragment run, if it has no fields per sample."""
     flags, count = _numbers(file, start, 2)
     return 0 if flags & SAMPLE_FIELDS else count
 
@@ -116,7 +116,7 @@ def _rows_of_run(file: BinaryIO, start: int) -> int:
 def _boxes(
     file: BinaryIO, start: int, end: int, depth: int = 0
 ) -> Iterator[tuple[bytes, int, int]]:
-    """Every box, where its content begins and ends; those inside others after the outer one."""
+    """Type, start and stop of the content of every box; nested boxes follow their container."""
     while start + 8 <= end:
         size, kind = _header(file, start)
         content = start + 8
@@ -131,18 +131,18 @@ def _boxes(
         start = stop
 
 
-def _header(file: BinaryIO, place: int) -> tuple[int, bytes]:
-    file.seek(place)
+def _header(file: BinaryIO, offset: int) -> tuple[int, bytes]:
+    file.seek(offset)
     raw = file.read(8)
     return (int.from_bytes(raw[:4]), raw[4:]) if len(raw) == 8 else (0, b"")
 
 
-def _long_size(file: BinaryIO, place: int) -> int:
-    file.seek(place)
+def _long_size(file: BinaryIO, offset: int) -> int:
+    file.seek(offset)
     return int.from_bytes(file.read(8))
 
 
-def _numbers(file: BinaryIO, place: int, count: int) -> tuple[int, ...]:
-    """Numbers of four bytes; zeros past the end of the file."""
-    file.seek(place)
+def _numbers(file: BinaryIO, offset: int, count: int) -> tuple[int, ...]:
+    """Unsigned 32-bit integers at an offset; zeros past the end of the file."""
+    file.seek(offset)
     return struct.unpack(f">{count}I", file.read(4 * count).ljust(4 * count, b"\0"))

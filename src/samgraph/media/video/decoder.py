@@ -1,4 +1,4 @@
-"""One pass through a video file, from any entry, a packet at a time."""
+"""Decoding of a video file from any keyframe, packet by packet."""
 
 import os
 from collections.abc import Iterator
@@ -16,23 +16,23 @@ from samgraph.media.video.packets import (
     stamp_of,
 )
 
-# Below this many pixels one thread decodes faster than anyone asks.
-PIXELS_A_THREAD = 1_000_000
+# Smaller frames are decoded by one thread.
+PIXELS_PER_THREAD = 1_000_000
 MOST_THREADS = 4
-# After a seek, an entry is among the first few packets or nowhere.
+# After a seek, the keyframe is among the first few packets or the seek has failed.
 LANDING = 64
 
 
 class Decoder:
-    """The frames of a file from one entry on, in the order the decoder gives them.
+    """The frames of a file from one keyframe on, in the decoder's output order.
 
     Attributes:
-        entry: The packet the run began with.
-        fed: The packet that is decoded next.
-        is_done: Nothing more will come out.
-        is_lost: Because packets turned up that are not those on the list.
-        has_lost_tail: Frames are missing, perhaps only because several threads were at work: an
-            error at the very end takes with it what the other threads hold. The next run has one.
+        keyframe: The ordinal of the first packet decoded.
+        fed: The ordinal of the next packet.
+        is_done: No more frames will be output.
+        is_lost: Decoding ended because the packets differ from those of the packet list.
+        has_lost_tail: Frames are missing, perhaps only because of frame threading: an error at the
+            very end also drops the frames of the other threads. The next restart uses one thread.
     """
 
     def __init__(self, path: str, label: str, max_pixels: int) -> None:
@@ -43,21 +43,21 @@ class Decoder:
         self._packets: Iterator[Any] = iter(())
         self._list: PacketList | None = None
         self._stream: Any = None
-        self.entry = 0
+        self.keyframe = 0
         self.fed = 0
         self.is_done = self.is_lost = self.has_lost_tail = False
         self._open()
 
     @property
     def has_reordering(self) -> bool:
-        """Whether the decoder holds frames back to show them in another order."""
+        """Whether the decoder reorders frames (B-frames)."""
         return bool(self._stream.codec_context.has_b_frames)
 
     @property
     def declared(self) -> int | None:
-        """How many frames the header promises; None if it does not say.
+        """The number of frames the header declares; None if it does not.
 
-        The index of an mp4 is used where there is one: an edit list may have left out frames.
+        The index of an MP4 is used where there is one, since an edit list may skip frames.
         """
         frames = int(self._stream.frames)
         if frames > 0 and "mp4" in self._container.format.name:
@@ -65,33 +65,33 @@ class Decoder:
         return frames if frames > 0 else None
 
     def packet_list(self) -> PacketList:
-        """Read through the whole file; the decoder must be restarted afterwards."""
+        """The packets of the whole file; the decoder must be restarted afterwards."""
         with errors_named(self._label):
             return list_packets(self._container, self._stream, self._label)
 
-    def restart(self, entry: int, packets: PacketList | None) -> bool:
-        """Begin again at an entry; False if the file does not lead there.
+    def restart(self, keyframe: int, packets: PacketList | None) -> bool:
+        """Restart at a keyframe; False if the seek fails.
 
-        With a list, every packet is compared with it.
+        With a packet list, every packet is compared with it.
         """
-        if entry == 0 or packets is None or self.has_lost_tail:
+        if keyframe == 0 or packets is None or self.has_lost_tail:
             self._open()
         self._list, self.is_done, self.is_lost = packets, False, False
         self.has_lost_tail, self._owed = False, 0
-        if entry == 0 or packets is None:
-            self.entry = self.fed = 0
+        if keyframe == 0 or packets is None:
+            self.keyframe = self.fed = 0
             self._packets = read_packets(self._container, self._stream)
             return True
-        return self._seek(entry, packets)
+        return self._seek(keyframe, packets)
 
     def step(self) -> list[tuple[int, Any]]:
-        """Decode one packet: the frames that came out, each with the ordinal of its packet."""
+        """Decode one packet; returns the frames output, each with the ordinal of its packet."""
         packet = next(self._packets, None)
         if packet is not None:
             if not self._is_listed(packet):
                 self.is_done = self.is_lost = True
                 return []
-            # The decoder hands the time stamp of a packet on to its frame, so it carries the
+            # The decoder copies a packet's timestamp to its frame, so the timestamp carries the
             # ordinal.
             packet.pts = packet.dts = self.fed
             self.fed += 1
@@ -102,7 +102,7 @@ class Decoder:
         try:
             frames = self._stream.codec_context.decode(packet)
         except Exception:
-            frames = []  # one damaged packet is one missing frame; those after it may be whole
+            frames = []  # a damaged packet is one missing frame; later frames may be intact
         self._owed -= len(frames)
         if self.is_done and self._owed > 0 and self._threads > 1:
             self._threads, self.has_lost_tail = 1, True
@@ -110,7 +110,7 @@ class Decoder:
         return [(frame.pts, frame) for frame in stamped if 0 <= frame.pts < self.fed]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._packets, self._stream = iter(()), None
         if self._container is not None:
             self._container.close()
@@ -123,9 +123,9 @@ class Decoder:
         context.thread_count = self._threads
         context.thread_type = "FRAME" if self._threads > 1 else "SLICE"
 
-    def _seek(self, entry: int, packets: PacketList) -> bool:
-        """Go to the packet of an entry, or to one before it."""
-        stamp = int(packets.stamp[entry])
+    def _seek(self, keyframe: int, packets: PacketList) -> bool:
+        """Seek to a keyframe, or to one before it."""
+        stamp = int(packets.stamp[keyframe])
         if stamp == NO_TIME:
             return False
         try:
@@ -136,14 +136,14 @@ class Decoder:
         rest = read_packets(self._container, self._stream)
         for packet in islice(rest, LANDING):
             landed = packets.ordinal_at(position_of(packet), packet.size, stamp_of(packet))
-            if landed is not None and landed <= entry:
-                self.entry = self.fed = landed
+            if landed is not None and landed <= keyframe:
+                self.keyframe = self.fed = landed
                 self._packets = chain([packet], rest)
                 return True
         return False
 
     def _is_listed(self, packet: Any) -> bool:
-        """Whether this packet is the next one on the list.
+        """Whether this packet is the next of the packet list.
 
         Raises:
             VideoError: It is not, though the file was read from the start.
@@ -151,12 +151,12 @@ class Decoder:
         sizes = None if self._list is None else self._list.size
         if sizes is None or (self.fed < len(sizes) and packet.size == sizes[self.fed]):
             return True
-        if self.entry == 0:
+        if self.keyframe == 0:
             raise VideoError(f"{self._label} has changed while it was being read")
         return False
 
 
 def _threads_for(pixels: int) -> int:
-    """How many threads decode: one for every million pixels."""
+    """The number of decoding threads: one per million pixels."""
     cores = os.cpu_count() or 1
-    return max(1, min(pixels // PIXELS_A_THREAD, MOST_THREADS, cores))
+    return max(1, min(pixels // PIXELS_PER_THREAD, MOST_THREADS, cores))

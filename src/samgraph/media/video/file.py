@@ -1,18 +1,18 @@
-"""Video files: any frame by its number, exactly, in bounded memory.
+"""Video files: frame-exact random access in bounded memory.
 
-What a video means, where there is a choice:
+Conventions:
 
-* frames are numbered in the order they are shown, from 0, whatever their times are: variable
-  frame rates need no care. A damaged frame keeps its number;
-* rotation and mirroring in steps of a quarter turn, as telephones note them, are applied; the
-  pixel aspect ratio is not, and interlaced frames stay as they are;
-* colours become 8-bit RGB by the matrix and range the file names; alpha is dropped;
-* frames that change their size in mid-stream are resized to the size of the first.
+* frames are numbered in presentation order, from 0, whatever their timestamps, so variable frame
+  rates need no special case. A damaged frame keeps its index;
+* the display matrix is applied where it rotates in steps of 90 degrees or mirrors; the pixel aspect
+  ratio is not, and interlaced frames are not deinterlaced;
+* colours become 8-bit RGB by the file's colour matrix and range; alpha is dropped;
+* frames whose size changes in mid-stream are resized to the size of the first.
 
-How a frame is found: all packets are listed when the file is opened (about 100,000 a second), which
-numbers the frames. Going forward, decoding just goes on; going back or far ahead, it restarts from
-the last entry before the frame. Decoded frames are kept, undeveloped, up to a number, so a pass in
-reverse decodes each group of frames about once for every `cache_frames` frames of it.
+Random access: all packets are listed when the file is opened (about 100,000 per second), which
+numbers the frames. Reading forward continues decoding; reading backward or further ahead seeks to
+the last keyframe before the frame. Up to `cache_frames` decoded frames are cached before colour
+conversion, so reading in reverse decodes a group of pictures once per `cache_frames` of its frames.
 """
 
 import os
@@ -29,7 +29,7 @@ from samgraph.media.image.reading import Rgb
 from samgraph.media.video.boxes import check_boxes
 from samgraph.media.video.decoder import Decoder
 from samgraph.media.video.opening import checked_path, ends_early, errors_named, load_av
-from samgraph.media.video.rotation import turn_of
+from samgraph.media.video.rotation import orientation_of
 from samgraph.media.video.source import (
     Damage,
     FrameSource,
@@ -43,12 +43,15 @@ from samgraph.untrusted.text import shown
 MAX_FRAME_PIXELS = 36_000_000
 CACHE_BYTES = 48 << 20
 FEWEST_KEPT, MOST_KEPT = 4, 64
-# A decoder holds back at most 16 frames for reordering and one a thread. A frame that has not come
-# out after so many more packets will not come.
+# A decoder delays at most 16 frames for reordering and one per thread. A frame that is not output
+# after this many more packets is missing.
 PATIENCE = 24
-# When the entry before a frame is so near, going on is cheaper than a seek.
+# Up to this distance to the keyframe, decoding on is cheaper than a seek.
 NEAR = 32
-# How many frames are looked at to tell whether time stamps give the order shown.
+# Keyframes that cannot be reached are dropped one by one, then twice as many each time: a small
+# file may have a million of them.
+SINGLE_FAILURES = 16
+# The number of frames decoded to check that timestamps give the presentation order.
 SAMPLE = 64
 SECONDS_TO_SURVEY = 5.0
 
@@ -59,10 +62,10 @@ SKIP_HINT = (
 
 
 class VideoFile(FrameSource):
-    """A video file as a `FrameSource`; see the top of this file.
+    """A video file as a `FrameSource`; conventions are in the module docstring.
 
     Args:
-        path: A file in MP4, MOV, Matroska, WebM or AVI, told by its content.
+        path: A file in MP4, MOV, Matroska, WebM or AVI, recognised by its content.
         on_damage: Raise `VideoError` at the first damage, or skip what cannot be decoded.
         cache_frames: How many decoded frames to keep; as many as fit in 48 MB if omitted.
         max_pixels: The most pixels a frame may have.
@@ -96,7 +99,7 @@ class VideoFile(FrameSource):
         try:
             declared = self._decoder.declared
             self._packets = self._decoder.packet_list()
-            self._declared = declared and declared - self._packets.hidden
+            self._declared = declared and declared - self._packets.invisible
             self._begin(cache_frames)
         except BaseException:
             self._decoder.close()
@@ -109,7 +112,7 @@ class VideoFile(FrameSource):
 
     @property
     def length(self) -> int:
-        """How many frames there are, those that cannot be decoded included."""
+        """The number of frames, including those that cannot be decoded."""
         return len(self._packets.ordinal_of)
 
     @property
@@ -133,20 +136,20 @@ class VideoFile(FrameSource):
                 try:
                     self._find(index)
                 except BaseException:
-                    self._is_entered = False  # interrupted: the next search begins a new run
+                    self._is_synced = False  # interrupted: the next search restarts the decoder
                     raise
             if index not in self._kept:
                 raise self._damaged(index)
             with errors_named(self._label):
-                return self._developed(self._kept[index], index)
+                return self._to_rgb(self._kept[index], index)
 
     def time(self, index: int) -> float | None:
-        """Seconds from the first frame to this one; None if the file has no times."""
+        """Seconds from the first frame to this one; None if the file has no timestamps."""
         check_index(index, self.length, self._label)
         return self._packets.seconds(index)
 
     def close(self) -> None:
-        """Let go of the file and of all frames. May be called twice."""
+        """Close the file and drop cached frames. May be called twice."""
         with self._lock:
             self._is_closed = True
             self._kept.clear()
@@ -170,24 +173,24 @@ class VideoFile(FrameSource):
             raise self._damaged(0)
         frame = self._kept[first]
         self._coded_hw = (frame.height, frame.width)
-        self._turn = turn_of(frame)
+        self._orientation = orientation_of(frame)
         height, width = self._coded_hw
-        self._size_hw = (width, height) if self._turn.swaps else (height, width)
+        self._size_hw = (width, height) if self._orientation.swaps else (height, width)
         if cache_frames is None:
             fit = CACHE_BYTES // max(1, sum(plane.buffer_size for plane in frame.planes))
             self._keep = max(FEWEST_KEPT, min(fit, MOST_KEPT))
 
     def _forget(self) -> None:
-        """Know nothing about any frame, and be at the start of the file."""
+        """Drop the state of all frames and restart at the beginning of the file."""
         self._state = np.zeros(self.length, np.uint8)
         self._kept.clear()
         self._restart(0)
 
     def _find_order(self) -> None:
-        """Number frames in the order the decoder gives them, if time stamps cannot be used.
+        """Number frames in the decoder's output order, where timestamps are in decoding order.
 
-        AVI, and some recorders, stamp packets in the order stored. Where that is so, and the
-        decoder reorders, all of the file is decoded once.
+        AVI and some recorders write such timestamps. Where the decoder reorders frames as well,
+        the whole file is decoded once.
         """
         if self._packets.is_reordered or not self._decoder.has_reordering:
             return
@@ -200,7 +203,7 @@ class VideoFile(FrameSource):
         self._forget()
 
     def _sampled_order(self) -> list[int]:
-        """The ordinals of the first frames in the order they come out; of all, if unsorted."""
+        """The ordinals of the first frames in output order; of all frames, if unsorted."""
         order: list[int] = []
         while not self._decoder.is_done:
             order += [ordinal for ordinal, _ in self._decoder.step()]
@@ -208,15 +211,15 @@ class VideoFile(FrameSource):
                 break
         return list(dict.fromkeys(order))
 
-    def _restart(self, entry: int) -> bool:
-        """Begin a new run at an entry; False if that cannot be reached."""
+    def _restart(self, keyframe: int) -> bool:
+        """Restart the decoder at a keyframe; False if the seek fails."""
         self._furthest = -1
-        self._is_entered = False
-        if not self._decoder.restart(entry, self._packets):
+        self._is_synced = False
+        if not self._decoder.restart(keyframe, self._packets):
             return False
-        start = self._decoder.entry
+        start = self._decoder.keyframe
         self._start = int(self._packets.index_of[start]) if start else 0
-        self._is_entered = start == 0
+        self._is_synced = start == 0
         return True
 
     def _is_readable(self, index: int) -> bool:
@@ -224,83 +227,86 @@ class VideoFile(FrameSource):
         return index in self._kept
 
     def _find(self, index: int) -> None:
-        """Decode until the frame is among those kept, or is known to be missing.
+        """Decode until the frame is cached, or is known to be missing.
 
-        It is missing if it does not come out of a run that begins at its entry, nor of one that
-        comes from an earlier entry: after damage, sometimes one of them helps and not the other.
+        It is missing if decoding from neither its keyframe nor an earlier one outputs it: after
+        damage, sometimes only one of the two does.
         """
-        entry = self._packets.entry_for(index)
+        keyframe = self._packets.keyframe_for(index)
         is_fresh_tried = is_through_tried = False
-        if self._can_go_on(index, entry):
+        failures = 0
+        if self._can_go_on(index, keyframe):
             if self._advance(index):
                 return
             is_over = not self._decoder.has_lost_tail
-            is_fresh_tried = is_over and self._decoder.entry == entry
-            is_through_tried = is_over and (self._decoder.entry < entry or entry == 0)
+            is_fresh_tried = is_over and self._decoder.keyframe == keyframe
+            is_through_tried = is_over and (self._decoder.keyframe < keyframe or keyframe == 0)
         while not (is_fresh_tried and is_through_tried):
-            entry = self._packets.entry_for(index)
-            start = self._packets.entry_before(entry) if is_fresh_tried else entry
+            keyframe = self._packets.keyframe_for(index)
+            start = self._packets.keyframe_before(keyframe) if is_fresh_tried else keyframe
             is_there = self._restart(start)
             if is_there and self._advance(index):
                 return
             if self._decoder.has_lost_tail:
                 continue
-            if start == 0 or (is_there and self._is_entered and not self._decoder.is_lost):
+            if start == 0 or (is_there and self._is_synced and not self._decoder.is_lost):
                 is_through_tried |= is_fresh_tried or start == 0
                 is_fresh_tried = True
             else:
-                self._packets = self._packets.without_entry(start)
+                failures += 1
+                count = 1 << max(0, failures - SINGLE_FAILURES)
+                self._packets = self._packets.without_keyframes(start, count)
         self._state[index] = MISSING
 
-    def _can_go_on(self, index: int, entry: int) -> bool:
-        """Whether the frame lies ahead in this run, and no better entry does."""
-        is_behind = index < self._start or entry > self._decoder.fed + NEAR
-        if is_behind or not self._is_entered or self._decoder.is_lost:
+    def _can_go_on(self, index: int, keyframe: int) -> bool:
+        """Whether decoding on reaches the frame, and no keyframe is better."""
+        is_behind = index < self._start or keyframe > self._decoder.fed + NEAR
+        if is_behind or not self._is_synced or self._decoder.is_lost:
             return False
         return index > self._furthest or bool(self._state[index] == UNKNOWN)
 
     def _advance(self, index: int) -> bool:
-        """Decode on until the frame comes out; False once it cannot come any more."""
+        """Decode until the frame is output; False once it is known not to be."""
         self._wanted = index
         last = int(self._packets.ordinal_of[index]) + PATIENCE
         while index not in self._kept:
             is_passed = self._furthest > index and self._decoder.fed > last
-            is_false_entry = self._furthest >= 0 and not self._is_entered
-            if self._decoder.is_done or is_passed or is_false_entry:
+            is_false_keyframe = self._furthest >= 0 and not self._is_synced
+            if self._decoder.is_done or is_passed or is_false_keyframe:
                 return False
             self._step()
         return True
 
     def _step(self) -> None:
-        """Decode one packet, and note the frames that come out."""
+        """Decode one packet and cache the frames output."""
         for ordinal, frame in self._decoder.step():
             self._note(int(self._packets.index_of[ordinal]), frame)
 
     def _note(self, index: int, frame: Any) -> None:
-        """Keep a frame that came out, unless it may rest on frames before the entry."""
+        """Cache a decoded frame, unless it may depend on frames before the keyframe."""
         if index < self._start:
             return
-        # A run is entered once the frame of its entry has come out first, and whole. Otherwise
-        # the file called something a key frame that is not, or it is damaged there.
-        self._is_entered |= index == self._start and not frame.is_corrupt and self._furthest < 0
+        # The decoder is in sync once the keyframe itself is output first, and intact. Otherwise the
+        # packet is falsely marked as a keyframe, or damaged.
+        self._is_synced |= index == self._start and not frame.is_corrupt and self._furthest < 0
         self._furthest = max(self._furthest, index)
-        if not self._is_entered or self._state[index] == MISSING:
+        if not self._is_synced or self._state[index] == MISSING:
             return
         if frame.is_corrupt:
             self._concealed.add(index)
         self._state[index] = DECODED
         self._kept[index] = frame
         if len(self._kept) > self._keep:
-            # Many frames may come out at once, at the end of the file: not the one asked for.
+            # Many frames may be output at once at the end of the file: keep the one requested.
             del self._kept[next(kept for kept in self._kept if kept != self._wanted)]
 
-    def _developed(self, frame: Any, index: int) -> Rgb:
+    def _to_rgb(self, frame: Any, index: int) -> Rgb:
         """A decoded frame as upright RGB."""
         height, width = self._coded_hw
         if (frame.height, frame.width) != self._coded_hw:
             self._resized.add(index)
         pixels = self._reformatter.reformat(frame, width, height, "rgb24").to_ndarray()
-        return self._turn.applied_to(pixels)
+        return self._orientation.applied_to(pixels)
 
     def _damage(self) -> Damage:
         return Damage(
@@ -328,13 +334,13 @@ class VideoFile(FrameSource):
         )
 
     def _survey(self, index: int) -> int:
-        """How many frames are missing, found by decoding the rest of the file for a while."""
+        """The number of missing frames, from decoding the rest of the file for a few seconds."""
         deadline = time.monotonic() + SECONDS_TO_SURVEY
         while not self._is_surveyed and time.monotonic() < deadline:
             if not self._decoder.is_done:
                 self._step()
             elif self._decoder.has_lost_tail:
-                self._restart(self._decoder.entry)
+                self._restart(self._decoder.keyframe)
             elif self._decoder.is_lost or index < self._start:
                 break
             else:

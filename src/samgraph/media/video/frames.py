@@ -1,14 +1,14 @@
-"""Where frames come from: one protocol, and the sources that are not video files.
+"""Frame sources: lists, folders of images and iterators, and `open_frames` for any of them.
 
-A source gives any frame by its number, as uint8 RGB [H, W, 3], decoding only what is asked for:
+A source gives any frame by its index, as uint8 RGB [H, W, 3], decoding only what is requested:
 
     with open_frames("clip.mp4") as source:
         first = source.frame(0)
 
 `open_frames` takes a video file, a folder of images, a list, an array [F, H, W, 3], or any
-iterator. All frames of a source have one size. What cannot be read is an error, or, with
-`on_damage="skip"`, a `MissingFrameError` for that frame alone; either way `source.damage` tells
-what was wrong, frame by frame. Frames keep their numbers: a missing frame leaves a gap.
+iterator. All frames of a source have one size. A frame that cannot be read raises an error, or,
+with `on_damage="skip"`, a `MissingFrameError` for that frame alone; either way `source.damage`
+lists what is wrong. Frames keep their indices: a missing frame leaves a gap.
 """
 
 import os
@@ -36,6 +36,7 @@ from samgraph.media.video.source import (
     numbered_name,
     skips,
 )
+from samgraph.untrusted.files import real_path
 from samgraph.untrusted.text import shown
 
 __all__ = [
@@ -62,9 +63,9 @@ WINDOW = 16
 
 
 class FrameList(FrameSource):
-    """Frames that are at hand: a list of arrays, Pillow images, bytes or paths, or an array.
+    """Frames given as a list of arrays, Pillow images, bytes or paths, or as one array.
 
-    Sizes are compared at once, from headers; pixels are read when asked for and not kept.
+    Sizes are compared at once, from headers; pixels are read on request and not cached.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class FrameList(FrameSource):
 
     @property
     def name(self) -> str:
-        """What the list was called when it was made."""
+        """The name given to the list."""
         return self._name
 
     @property
@@ -149,7 +150,7 @@ class FrameList(FrameSource):
         return size
 
     def _refusal(self, index: int, error: ImageError | VideoError) -> VideoError:
-        """The error for a frame that cannot be read, which is noted if it may be skipped."""
+        """The error for a frame that cannot be read; recorded in `damage` if it may be skipped."""
         name = self._label(index)
         what = error.what if name in error.what else f"{name} cannot be used: {error.what}"
         if self._skips:
@@ -165,10 +166,10 @@ class FrameList(FrameSource):
 
 
 class ImageFolder(FrameList):
-    """A folder of images, one a frame, in natural order: `2.jpg` comes before `10.jpg`.
+    """A folder of images, one per frame, in natural order: `2.jpg` comes before `10.jpg`.
 
-    Images are told by their suffix, or where there is no known one, by their first bytes. Hidden
-    files, folders and everything else are passed over.
+    Images are recognised by their suffix, or where that is unknown, by their first bytes. Hidden
+    files, folders and other files are ignored.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class ImageFolder(FrameList):
         self.paths = image_files(folder)
         label = f"`{shown(os.fspath(folder))}`"
         super().__init__(self.paths, name=label, on_damage=on_damage, max_pixels=max_pixels)
-        self._folder_name = Path(folder).resolve().name
+        self._folder_name = Path(real_path(folder)).name
 
     @property
     def name(self) -> str:
@@ -190,10 +191,10 @@ class ImageFolder(FrameList):
 
 
 class FrameIterator(FrameSource):
-    """Frames from any iterator, such as a camera: forward only, the last few kept.
+    """Frames from any iterator, such as a camera: forward only, the last few cached.
 
-    `window` frames can be asked for again; older ones are forgotten. Frames are copied, so that
-    an iterator may use the same array for all. Its own exceptions come out as they are.
+    The last `window` frames stay available; older frames are dropped. Frames are copied, so that an
+    iterator may reuse its array. Exceptions of the iterator are passed on unchanged.
     """
 
     def __init__(
@@ -217,12 +218,12 @@ class FrameIterator(FrameSource):
 
     @property
     def name(self) -> str:
-        """What the iterator was called when the source was made."""
+        """The name given to the iterator."""
         return self._name
 
     @property
     def length(self) -> int | None:
-        """How many frames there were, once the iterator has ended."""
+        """The number of frames, once the iterator has ended."""
         return self._taken if self._items is None else None
 
     @property
@@ -232,14 +233,14 @@ class FrameIterator(FrameSource):
 
     @property
     def damage(self) -> Damage:
-        """How many frames came."""
+        """The number of frames read so far."""
         return Damage(None, self.length, self._taken)
 
     def frame(self, index: int) -> Rgb:
-        """The frame, taken from the iterator if it has not been yet.
+        """The frame as uint8 RGB; advances the iterator as far as needed.
 
         Raises:
-            VideoError: The frame has been forgotten, or the iterator ended before it.
+            VideoError: The frame has been dropped, or the iterator ended before it.
         """
         with self._lock:
             check_index(index, self.length, self._name)
@@ -249,8 +250,8 @@ class FrameIterator(FrameSource):
             if index in self._kept:
                 return self._kept[index]
         raise VideoError(
-            f"frame {index} of {self._name} has been forgotten",
-            got=f"frames {self._taken - len(self._kept)} to {self._taken - 1} are kept",
+            f"frame {index} of {self._name} has been dropped",
+            got=f"frames {self._taken - len(self._kept)} to {self._taken - 1} are cached",
             hint="keep more with `cache_frames`, or give a list, a folder or a file",
         )
 
@@ -259,12 +260,12 @@ class FrameIterator(FrameSource):
         return None
 
     def close(self) -> None:
-        """Let go of the iterator and of the frames kept."""
+        """Drop the iterator and the cached frames."""
         self._items = None
         self._kept.clear()
 
     def _take(self) -> bool:
-        """Take one frame; False at the end."""
+        """Read one frame; False at the end."""
         if self._items is None:
             return False
         try:
@@ -295,14 +296,14 @@ def open_frames(
     cache_frames: int | None = None,
     max_pixels: int | None = None,
 ) -> FrameSource:
-    """A source for whatever holds frames; one that already is a source is returned as it is.
+    """A frame source for a video; a `FrameSource` is returned unchanged.
 
     Args:
         source: The path of a video file or of a folder of images; a list, tuple or array
             [F, H, W, 3] of frames; or any iterator of frames.
         on_damage: What to do about a frame that cannot be decoded: raise `VideoError`, or skip it
             with a `MissingFrameError` and a note in `source.damage`.
-        cache_frames: How many decoded frames a video file or an iterator keeps at hand.
+        cache_frames: How many decoded frames a video file or an iterator caches.
         max_pixels: The most pixels a frame may have.
 
     Raises:
@@ -326,19 +327,20 @@ def open_frames(
     if isinstance(source, Iterable) and not is_other:
         return FrameIterator(source, window=cache_frames or WINDOW, max_pixels=pixels)
     array = isinstance(source, np.ndarray)
+    kind = "an array" if array else f"a {type(source).__name__}"
     raise VideoError(
         "this is not a video",
-        got=f"an array {list(cast('Any', source).shape)}" if array else f"a {_kind(source)}",
+        got=f"{kind} {list(cast('Any', source).shape)}" if array else kind,
         expected="a path, a list, an array [F, H, W, 3] or an iterator of frames",
         hint="open cameras and addresses yourself, and give an iterator of their frames",
     )
 
 
 def natural_key(name: str) -> tuple[list[Any], str]:
-    """A sort key that takes runs of digits as numbers: `img2` before `img10`."""
-    pieces: list[Any] = re.split(r"([0-9]+)", name.casefold())
-    pieces[1::2] = map(int, pieces[1::2])
-    return pieces, name
+    """A sort key that compares runs of digits as numbers: `img2` before `img10`."""
+    parts: list[Any] = re.split(r"([0-9]+)", name.casefold())
+    parts[1::2] = map(int, parts[1::2])
+    return parts, name
 
 
 def _open_path(
@@ -394,7 +396,3 @@ def _is_image(path: Path) -> bool:
     return beginning.startswith(IMAGE_BEGINNINGS) or (
         beginning.startswith(b"RIFF") and beginning.endswith(b"WEBP")
     )
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

@@ -1,8 +1,8 @@
 """Opening a video file without trusting it.
 
-Only paths of regular files are opened, only as one of three families of containers, and only with
-decoders on a list: a playlist or an address, given or inside a file, leads nowhere. PyAV is
-imported here, and only when a video is opened.
+Only paths of regular files are opened, only with the demuxers of three container families, and only
+with decoders of an allow-list: URLs and playlists, given or inside a file, are not followed. PyAV
+is imported here, when the first video is opened.
 """
 
 import os
@@ -24,14 +24,14 @@ CODECS = (
     "ffvhuff", "huffyuv", "utvideo", "png", "qtrle", "rawvideo", "theora", "vc1", "wmv3", "v210",
     "cinepak", "svq3", "dvvideo", "jpeg2000", "gif",
 )  # fmt: skip
-# A guard against files that make the reader of the container go round in circles.
+# A guard against files that make the demuxer loop.
 SECONDS_TO_OPEN, SECONDS_TO_READ = 20.0, 20.0
 EBML, SEGMENT = b"\x1aE\xdf\xa3", b"\x18S\x80g"
 
 
 @contextmanager
 def errors_named(label: str) -> Iterator[None]:
-    """Turn whatever comes out of PyAV into a `VideoError` that names the file."""
+    """Convert exceptions of PyAV to a `VideoError` that names the file."""
     try:
         yield
     except SamgraphError:
@@ -48,7 +48,7 @@ def errors_named(label: str) -> Iterator[None]:
 
 
 def load_av() -> ModuleType:
-    """PyAV, or an error that says how to install it."""
+    """The module PyAV; raises an error that says how to install it."""
     try:
         import av
     except ImportError as error:
@@ -63,7 +63,7 @@ def checked_path(path: str | os.PathLike[str]) -> str:
     """The absolute path of a regular file that is not empty.
 
     Raises:
-        VideoError: There is none, or what was given is an address.
+        VideoError: There is none, or the path is a URL.
     """
     text = os.fspath(path)
     label = f"`{shown(text)}`"
@@ -112,26 +112,26 @@ def open_container(path: str, label: str, max_pixels: int) -> tuple[Any, Any]:
 
 
 def ends_early(path: str) -> bool:
-    """Whether a Matroska file is shorter than its header says."""
+    """Whether a Matroska file is shorter than its header declares."""
     with Path(path).open("rb") as file:
         beginning = file.read(4096)
         length = file.seek(0, os.SEEK_END)
     if not beginning.startswith(EBML):
         return False
-    place = beginning.find(SEGMENT)
-    size = beginning[place + 4 : place + 12]
-    if place < 0 or not size or not size[0]:
+    offset = beginning.find(SEGMENT)
+    size = beginning[offset + 4 : offset + 12]
+    if offset < 0 or not size or not size[0]:
         return False
     width = 9 - size[0].bit_length()
     if len(size) < width:
         return False
     value = int.from_bytes(size[:width]) - (1 << 7 * width)
     is_open_ended = value == (1 << 7 * width) - 1
-    return not is_open_ended and place + 4 + width + value > length
+    return not is_open_ended and offset + 4 + width + value > length
 
 
 def _video_stream(av: ModuleType, container: Any, label: str, max_pixels: int) -> Any:
-    """The main video stream; pictures attached to a sound track are none."""
+    """The main video stream; cover art does not count."""
     attached = av.stream.Disposition.attached_pic
     films = [s for s in container.streams.video if not s.disposition & attached]
     if not films:
@@ -141,7 +141,7 @@ def _video_stream(av: ModuleType, container: Any, label: str, max_pixels: int) -
     codec = stream.codec_context.name if stream.codec_context is not None else "an unknown codec"
     if codec not in CODECS:
         raise VideoError(
-            f"{label} is coded in a way that is not read",
+            f"{label} uses a codec that is not supported",
             got=shown(codec),
             hint="convert it to H.264 in MP4",
         )
@@ -149,7 +149,7 @@ def _video_stream(av: ModuleType, container: Any, label: str, max_pixels: int) -
     if height * width > max_pixels:
         raise VideoError(
             f"{label} has {width:,} x {height:,} pixels",
-            got=f"{height * width / 1e6:.1f} megapixels a frame",
+            got=f"{height * width / 1e6:.1f} megapixels per frame",
             expected=f"at most {max_pixels / 1e6:g}",
             hint=f"make it smaller, or pass `max_pixels={height * width:_}`",
         )

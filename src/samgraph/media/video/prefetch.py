@@ -1,13 +1,12 @@
-"""Frames decoded and prepared ahead of use, so that decoding overlaps computing.
+"""Prefetching: frames are decoded and preprocessed in a thread while the model computes.
 
     with Prefetcher(source, lambda frame: resize_video_frame(frame, 1024)) as frames:
         for index, tensor in frames:
             ...
 
-One thread works ahead by a few frames and then waits. Frames that cannot be read are left out if
-the source skips damage (their numbers are in `source.damage`); any other exception comes out of
-the loop at the frame it belongs to. The thread ends when the loop does, when the prefetcher is
-closed, and when it is forgotten.
+One thread runs a few frames ahead and then waits. Frames that cannot be read are left out if the
+source skips damage (their indices are in `source.damage`); any other exception is raised in the
+loop at its frame. The thread ends with the loop, and when the prefetcher is closed or collected.
 """
 
 import threading
@@ -29,17 +28,17 @@ PATIENCE = 5.0
 
 
 class Prefetcher(Generic[T], Iterator[tuple[int, T]]):
-    """An iterator of (frame number, prepared frame), made by a thread of its own.
+    """An iterator of (frame index, prepared frame), computed by its own thread.
 
-    At most `ahead` prepared frames wait, and one more is in the making.
+    At most `ahead` prepared frames are queued, and one more is being prepared.
 
     Args:
-        source: Where frames come from.
-        prepare: What to do with each frame, in the thread: uint8 [H, W, 3] to anything.
-        start: The first frame; the last one if omitted in reverse.
-        stop: The frame to stop before, as in `range`; all of them if omitted.
-        reverse: Go towards frame 0.
-        ahead: How many prepared frames may wait.
+        source: The frame source.
+        prepare: Applied to each frame, uint8 [H, W, 3], in the thread.
+        start: The first frame; in reverse, the last frame if omitted.
+        stop: The frame to stop before, as in `range`; all frames if omitted.
+        reverse: Iterate towards frame 0.
+        ahead: The capacity of the queue.
     """
 
     def __init__(
@@ -54,25 +53,25 @@ class Prefetcher(Generic[T], Iterator[tuple[int, T]]):
     ) -> None:
         if ahead < 1:
             raise OptionError("at least one frame must be prepared ahead", got=f"`ahead={ahead}`")
-        self._line: _Line[T] = _Line(ahead)
+        self._queue: _Queue[T] = _Queue(ahead)
         indices = _indices(source, start, stop, reverse)
-        # The thread holds the line, never the prefetcher: so a forgotten prefetcher is collected,
-        # and its finalizer, which also runs when Python ends, stops the thread.
+        # The thread refers to the queue, never to the prefetcher: so an unused prefetcher is
+        # collected, and its finalizer, which also runs at exit, stops the thread.
         thread = threading.Thread(
             target=_work,
-            args=(self._line, source, prepare, indices),
+            args=(self._queue, source, prepare, indices),
             name="samgraph-prefetch",
             daemon=True,
         )
-        self._finish = weakref.finalize(self, _stop, self._line, thread)
+        self._finish = weakref.finalize(self, _stop, self._queue, thread)
         thread.start()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> tuple[int, T]:
-        """The next frame, waiting for it if need be."""
-        return self._line.get()
+        """The next frame; blocks until it is ready."""
+        return self._queue.get()
 
     def close(self) -> None:
         """Stop the thread and drop what it has prepared. May be called twice."""
@@ -90,8 +89,8 @@ class Prefetcher(Generic[T], Iterator[tuple[int, T]]):
         self.close()
 
 
-class _Line(Generic[T]):
-    """A bounded queue with an end, an error at the end, and a way to be called off."""
+class _Queue(Generic[T]):
+    """A bounded queue that can end, end with an error, or be stopped by the reader."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -102,7 +101,7 @@ class _Line(Generic[T]):
         self.is_stopped = False
 
     def has_room(self) -> bool:
-        """Wait for room for one more; False once called off."""
+        """Wait for room for one more item; False once stopped."""
         with self._changed:
             while len(self._waiting) >= self._most and not self.is_stopped:
                 self._changed.wait()
@@ -116,13 +115,13 @@ class _Line(Generic[T]):
                 self._changed.notify_all()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing more will come; the reader gets `error` after what is waiting."""
+        """Mark the end; the reader gets `error` after the queued items."""
         with self._changed:
             self._is_ended, self._error = True, error
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Call off: whoever waits goes on, and what waits is dropped."""
+        """Stop: wake all waiters and drop the queued items."""
         with self._changed:
             self.is_stopped = True
             self._waiting.clear()
@@ -143,28 +142,28 @@ class _Line(Generic[T]):
 
 
 def _work(
-    line: _Line[T], source: FrameSource, prepare: Callable[[Rgb], T], indices: Iterable[int]
+    queue: _Queue[T], source: FrameSource, prepare: Callable[[Rgb], T], indices: Iterable[int]
 ) -> None:
-    """The thread: one frame at a time until the end, an error, or a call to stop."""
+    """The thread: prepare frames until the end, an error, or `stop`."""
     is_open_ended = source.length is None
     try:
         for index in indices:
-            if not line.has_room():
+            if not queue.has_room():
                 return
             try:
                 frame = source.frame(index)
             except MissingFrameError:
                 continue
             except VideoError:
-                # An iterator tells its end only when it is asked for one frame too many.
+                # The end of an iterator is known only after requesting the frame behind it.
                 if is_open_ended and source.length is not None and index >= source.length:
                     break
                 raise
-            line.put(index, prepare(frame))
+            queue.put(index, prepare(frame))
             del frame
-        line.end()
+        queue.end()
     except BaseException as error:
-        line.end(error)
+        queue.end(error)
 
 
 def _indices(
@@ -181,7 +180,7 @@ def _indices(
     return range(start or 0, stop if length is None else min(stop, length))
 
 
-def _stop(line: _Line[T], thread: threading.Thread) -> None:
-    line.stop()
+def _stop(queue: _Queue[T], thread: threading.Thread) -> None:
+    queue.stop()
     if thread is not threading.current_thread() and thread.ident is not None:
         thread.join(PATIENCE)

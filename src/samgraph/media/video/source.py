@@ -1,4 +1,4 @@
-"""What every source of frames is: numbered frames of one size, and a report of damage."""
+"""The protocol of frame sources: indexed frames of one size, and a report of damage."""
 
 import os
 from collections.abc import Collection
@@ -16,7 +16,7 @@ OnDamage: TypeAlias = Literal["error", "skip"]
 
 
 class MissingFrameError(VideoError):
-    """One frame cannot be read, and the source was told to go on without it."""
+    """A frame cannot be read, and the source skips damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Damage:
     """What is wrong with a source, as far as it has been read.
 
     Attributes:
-        declared: How many frames the header promises; None if it does not say.
-        found: How many frames there is data for; None while an iterator still runs.
-        decoded: How many different frames have been decoded so far.
-        missing: The frames that were asked for, or passed over, and could not be decoded.
-        concealed: Frames whose damaged parts the decoder has filled in by guessing.
-        resized: Frames that had another size than the first, and were given its size.
-        is_cut_short: The file ends before its header says it does.
+        declared: The number of frames the header declares; None if it does not.
+        found: The number of frames with data; None while an iterator has not ended.
+        decoded: The number of distinct frames decoded so far.
+        missing: Indices of the frames that could not be decoded.
+        concealed: Indices of frames with error concealment by the decoder.
+        resized: Indices of frames of another size, resized to that of the first.
+        is_cut_short: The file is shorter than its header declares.
     """
 
     declared: int | None = None
@@ -43,12 +43,12 @@ class Damage:
 
     @property
     def lost(self) -> int:
-        """How many of the declared frames are not in the file at all."""
+        """The number of declared frames that are not in the file."""
         return max((self.declared or 0) - (self.found or 0), 0) if self.found is not None else 0
 
     @property
     def is_damaged(self) -> bool:
-        """Whether anything is wrong; a change of size is not."""
+        """Whether anything is damaged; a change of size is not damage."""
         return bool(self.missing or self.concealed or self.lost or self.is_cut_short)
 
     def __str__(self) -> str:
@@ -69,15 +69,15 @@ class Damage:
 
 @runtime_checkable
 class FrameSource(Protocol):
-    """Frames by number. Any thread may ask; answers are given one at a time."""
+    """Frames by index. Thread-safe; requests are served one at a time."""
 
     @property
     def name(self) -> str:
-        """A short name: that of the file or folder."""
+        """The name of the file or folder."""
 
     @property
     def length(self) -> int | None:
-        """How many frames there are, gaps included; None if that is not known (yet)."""
+        """The number of frames, missing frames included; None while it is not known."""
 
     @property
     def size_hw(self) -> tuple[int, int]:
@@ -92,18 +92,18 @@ class FrameSource(Protocol):
 
         Raises:
             MissingFrameError: It cannot be decoded, and damage is to be skipped.
-            VideoError: It does not exist, cannot be decoded, or has been forgotten.
+            VideoError: It does not exist, cannot be decoded, or has been dropped.
         """
 
     def time(self, index: int) -> float | None:
-        """Seconds from the first frame to this one; None where frames carry no time."""
+        """Seconds from the first frame to this one; None without timestamps."""
 
     def frame_name(self, index: int) -> str:
         """What a frame is called in written files: its own file name, or `00012.png`."""
         return numbered_name(index)
 
     def close(self) -> None:
-        """Let go of files and frames. May be called twice."""
+        """Close files and drop cached frames. May be called twice."""
 
     def __enter__(self) -> Self:
         """The source itself."""
@@ -132,23 +132,23 @@ def file_names(items: Collection[object]) -> tuple[str, ...]:
 
 
 def skips(on_damage: str) -> bool:
-    """Whether damage is to be skipped; an `OptionError` for words that say neither."""
+    """Whether damage is to be skipped; `OptionError` for unknown values."""
     if on_damage not in ("error", "skip"):
         raise OptionError(f"`on_damage` cannot be {on_damage!r}", expected="`error` or `skip`")
     return on_damage == "skip"
 
 
 def check_index(index: int, length: int | None, name: str) -> None:
-    """Refuse a frame number that is not there."""
+    """Raise `VideoError` for a frame index that is out of range."""
     if not isinstance(index, int | np.integer) or isinstance(index, bool):
-        raise VideoError("a frame is asked for by its number", got=f"a {type(index).__name__}")
+        raise VideoError("a frame index is an integer", got=f"a {type(index).__name__}")
     if index < 0 or (length is not None and index >= length):
         last = "from 0 on" if length is None else f"0 to {length - 1}"
         raise VideoError(f"{name} has no frame {index}", expected=last)
 
 
 def check_frame_size(label: str, found: tuple[int, ...], expected: tuple[int, int]) -> None:
-    """Refuse a frame whose size is not that of the first."""
+    """Raise `VideoError` for a frame whose size is not that of the first."""
     if tuple(found) != expected:
         raise VideoError(
             f"{label} has another size than the first frame",

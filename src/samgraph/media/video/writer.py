@@ -1,11 +1,11 @@
-"""Writing a video for people to look at: H.264 in MP4, whole or not at all.
+"""Writing videos: H.264 in MP4, whole or not at all.
 
     with VideoWriter("out.mp4", (540, 960), rate=25) as video:
         for frame in frames:
             video.write(frame)
 
-The video grows in a hidden file beside the destination and takes its name when it is finished; an
-exception inside the block leaves nothing behind, and an earlier file of that name as it was.
+The video is written to a temporary file beside the destination, which is renamed at the end; after
+an exception inside the block no new file is left, and an earlier file of that name is unchanged.
 """
 
 import math
@@ -27,26 +27,26 @@ from samgraph.media.image.reading import Rgb
 from samgraph.media.video.opening import load_av
 
 FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
-# The clock of MPEG: every usual frame rate is a whole number of its ticks.
+# The 90 kHz clock of MPEG: common frame rates are whole numbers of ticks.
 TICKS = 90_000
 MOST_RATE = 1000
 BT709, LIMITED_RANGE = 1, 1
 
 
 class VideoWriter:
-    """A video file that is being written.
+    """A video file being written.
 
-    Frames of odd height or width are padded by one row or column, repeating the last: the usual
-    colour format halves both. H.264 is written where the build of PyAV can, else MPEG-4.
+    Frames of odd height or width are padded by repeating the last row or column, for 4:2:0 chroma
+    subsampling. The codec is H.264 where PyAV has an encoder, else MPEG-4.
 
     Args:
-        path: Where the video goes; `.mp4`, `.mov` or `.mkv`.
+        path: The file to write; `.mp4`, `.mov` or `.mkv`.
         size_hw: Height and width of all frames.
-        rate: Frames a second, for frames written without a time.
-        quality: H.264's constant rate factor: 18 looks untouched, 23 is usual, 30 is small.
+        rate: Frames per second, for frames written without a time.
+        quality: H.264's constant rate factor: 18 is visually lossless, 23 x264's default.
 
     Raises:
-        OutputError: The place cannot be written to, or the suffix is not one of a video.
+        OutputError: The file cannot be written, or the suffix is not one of a video.
         VideoError: PyAV is missing.
     """
 
@@ -73,7 +73,7 @@ class VideoWriter:
         )
         self._discard = weakref.finalize(self, _remove, self._temporary)
         with self._errors():
-            # Made here, so that no reason why it cannot be is lost in PyAV.
+            # Created here, so that the operating system's reason for a failure is not lost in PyAV.
             self._temporary.open("xb").close()
             self._container = av.open(
                 str(self._temporary.absolute()),
@@ -85,13 +85,13 @@ class VideoWriter:
 
     @property
     def frames(self) -> int:
-        """How many frames have been written."""
+        """The number of frames written."""
         return self._count
 
     def write(self, frame: Rgb, time: float | None = None) -> None:
         """Add a frame, uint8 RGB [H, W, 3]; `time` is in seconds from the start.
 
-        A time that is not after that of the frame before is moved to just after it.
+        A time not later than that of the previous frame is moved to just after it.
 
         Raises:
             ImageError: The frame has another size or type.
@@ -114,7 +114,7 @@ class VideoWriter:
         self._count, self._last = self._count + 1, ticks
 
     def close(self) -> None:
-        """Finish the video and give it its name. May be called twice.
+        """Finish the video and rename it to its path. May be called twice.
 
         Raises:
             OutputError: The disk is full, or no frame was written.
@@ -133,9 +133,9 @@ class VideoWriter:
         self._discard.detach()
 
     def abandon(self) -> None:
-        """Stop, and leave nothing behind."""
+        """Stop, and delete the temporary file."""
         container, self._container = self._container, None
-        with suppress(Exception):  # what cannot be finished is thrown away all the same
+        with suppress(Exception):  # deleted even where the container cannot be closed
             if container is not None:
                 container.close()
         self._discard()
@@ -184,7 +184,7 @@ class VideoWriter:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Whatever fails abandons the video, and comes out as one of our errors."""
+        """On any exception abandon the video, and raise an `OutputError` or `VideoError`."""
         try:
             yield
         except SamgraphError:
@@ -210,14 +210,14 @@ def _checked_rate(rate: float | Fraction) -> Fraction:
     if not (math.isfinite(rate) and 0 < rate <= MOST_RATE):
         raise OptionError(
             "a video cannot have this rate",
-            got=f"{rate} frames a second",
+            got=f"{rate} frames per second",
             expected=f"0 to {MOST_RATE}",
         )
     return Fraction(rate)
 
 
 def _sync(path: Path) -> None:
-    """Have the disk hold all of a file before it takes its name."""
+    """Flush a file to disk before it is renamed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -226,5 +226,5 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         path.unlink()

@@ -1,4 +1,4 @@
-"""What tells one SAM 2 from another: one dataclass, a table of four sizes, four switches.
+"""Configs of SAM 2: one dataclass, a table of four sizes, four switches.
 
 SAM 2.1 differs from SAM 2 in four switches, all of them about memory: an embedding added to
 the memory of an occluded or absent object, and the time encoding of object pointers (present,
@@ -103,7 +103,7 @@ class Sam2Config:
 
 
 def _problems(config: Sam2Config) -> list[str]:
-    """What does not fit together, of fields that are each within their range."""
+    """Inconsistencies between fields that are each within their range."""
     stage_count = len(config.stages)
     if stage_count != 4 or len(config.windows) != stage_count:
         return ["needs four stages and as many windows"]
@@ -163,10 +163,10 @@ CONFIGS: dict[str, Sam2Config] = {
     for size, shape in _SIZES.items()
 }
 
-# Its tensors have the names and shapes of SAM 2.1 tiny, so that it is never recognised: `config=`.
+# Its tensors have the names and shapes of SAM 2.1 tiny, so it must be given by `config=`.
 MEDSAM2 = replace(CONFIGS["sam2.1-tiny"], name="medsam2", image_size=512)
 
-# Ours, inside the package; `training/` made it.
+# The built-in model, trained by `training/`.
 NANO = Sam2Config(
     name="samgraph-nano",
     image_size=512,

@@ -1,7 +1,7 @@
-"""What a config may say: the type of every field by its annotation, and the range it must keep to.
+"""Validation of configs: the type of every field by its annotation, and its range.
 
-A config also comes out of files, so nothing is sized by it before it was checked here. The ranges
-are a few times what the largest SAM 2 has; a field that is not in the table has that of its type.
+Configs are also read from files, so they are validated before anything is allocated. The ranges are
+a few times those of the largest SAM 2; a field that is not in the table has the range of its type.
 """
 
 import math
@@ -48,7 +48,7 @@ RANGES: dict[str, Range] = {
 
 
 def field_problems(config: Any) -> Iterator[str]:
-    """What is wrong with single fields of a config dataclass, one sentence each."""
+    """Problems of single fields of a config dataclass, one sentence each."""
     hints = get_type_hints(type(config))
     for field in fields(config):
         problem = _problem(field.name, getattr(config, field.name), hints[field.name])
@@ -57,7 +57,7 @@ def field_problems(config: Any) -> Iterator[str]:
 
 
 def size_problems(config: Any) -> Iterator[str]:
-    """What would be too much work, though every field is within its range."""
+    """Combinations of fields that are too large, though each is within its range."""
     if sum(config.stages) > MOST_BLOCKS:
         yield f"{sum(config.stages)} blocks are more than {MOST_BLOCKS}"
     if config.grid**2 * config.channels > MOST_CELLS:
@@ -79,7 +79,7 @@ def _problem(name: str, value: object, hint: Any) -> str | None:
 
 
 def _tuple_problem(name: str, value: object, kinds: tuple[Any, ...]) -> str | None:
-    """`tuple[int, ...]` has any length up to a limit, `tuple[int, int]` its own."""
+    """`tuple[int, ...]` may have any length up to a limit, `tuple[int, int]` exactly two."""
     if not isinstance(value, tuple):
         return f"`{name}` is not a list of numbers"
     fits = len(value) <= LONGEST_TUPLE if kinds[-1] is Ellipsis else len(value) == len(kinds)
@@ -89,7 +89,7 @@ def _tuple_problem(name: str, value: object, kinds: tuple[Any, ...]) -> str | No
 
 
 def _is_of(kind: type, value: object) -> bool:
-    """Whether a value has a type; a whole number is a float too, and truth is not a number."""
+    """Whether a value has a type; an int is accepted as a float, a bool is not a number."""
     if kind is bool:
         return isinstance(value, bool)
     if kind is float:

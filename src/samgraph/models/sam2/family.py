@@ -11,7 +11,7 @@ _ONLY_IN_2_1 = ("no_obj_embed_spatial", "obj_ptr_tpos_proj.weight", "obj_ptr_tpo
 
 
 def signature(config: Sam2Config) -> tuple[object, ...]:
-    """What tells the released models apart: width, depth, background, version."""
+    """A key that distinguishes the released models: width, depth, background, version."""
     return (
         config.embed_dim,
         sum(config.stages),
@@ -21,7 +21,7 @@ def signature(config: Sam2Config) -> tuple[object, ...]:
 
 
 def found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...] | None:
-    """The same, of the tensors of a file; None where it has no Hiera trunk."""
+    """The same key from a checkpoint's shapes; None without a Hiera trunk."""
     trunk = "image_encoder.trunk."
     background = shapes.get(f"{trunk}pos_embed", ())
     if len(background) != 4:

@@ -1,11 +1,11 @@
-"""The graphs of SAM 2: four large ones, and small ones for mask prompts. Each is traced once.
+"""The graphs of SAM 2. Each is traced once.
 
-    image_encoder      image -> embedding and two finer maps
+    image_encoder      image -> embedding and two high-resolution maps
     decode             embedding, points, mask -> masks, scores, object pointer
     memory_encoder     embedding, mask -> memory of a frame
-    memory_attention   embedding, memories, pointers -> embedding that remembers
-    mask_prompt        a full-size mask -> low-resolution logits and what the decoder reads
-    prepare_image      embedding -> what the decoder needs of a still image, whatever the prompt
+    memory_attention   embedding, memories, pointers -> conditioned embedding
+    mask_prompt        a full-size mask -> low-resolution logits and the mask prompt
+    prepare_image      embedding -> the part of the decoder that is independent of the prompt
     decode_prepared    a prepared image, many points -> masks, scores
 
 Lengths that change from call to call are symbols: B images, N prompts or objects, P points,
@@ -52,12 +52,12 @@ def image_encoder(config: Sam2Config) -> Graph:
 
 
 def decode(config: Sam2Config) -> Graph:
-    """Prompts on image features -> four masks, and the one that is the answer.
+    """Prompts on image features -> four masks, and the selected mask.
 
-    `no_memory` says where the embedding comes straight from the encoder; `has_mask` where `mask`
-    counts; `multimask` where the answer is to be one of masks 1 to 3. Outputs: masks, ious and
-    stability of all four; object_score; best_mask (-1024 where the object is occluded or absent),
-    best_iou and pointer of the answer.
+    Flags per prompt: `no_memory`, the embedding is unconditioned; `has_mask`, `mask` is a prompt;
+    `multimask`, select one of masks 1 to 3. Outputs: masks, ious and stability of all four;
+    object_score; best_mask (-1024 where the object is occluded or absent), best_iou and pointer of
+    the selected mask.
     """
     builder = Builder("decode")
     C, L = config.channels, config.mask_size
@@ -90,13 +90,13 @@ def decode(config: Sam2Config) -> Graph:
 def _answers(
     builder: Builder, config: Sam2Config, decoded: mask_decoder.Decoded, multimask: Tensor
 ) -> dict[str, Tensor]:
-    """The four masks, and what tracking keeps of the best."""
+    """The four masks, and the selected mask with its object pointer."""
     at, C, N = builder.scope(), config.channels, symbol("N")
     stability = mask_decoder.stability(decoded.masks)
     best = mask_decoder.best_index(decoded, multimask, stability)[:, None]
     seen = decoded.object_score > 0.0
     best_mask = ops.gather(decoded.masks, best, 1, batch=1)
-    # As in the original, mask 0 makes the pointer even where it is unstable and replaced.
+    # As in the original, the pointer is that of mask 0 even where it is unstable and replaced.
     token_index = ops.where(multimask[:, None], best, 0)
     token = ops.gather(decoded.tokens, token_index, 1, batch=1)[:, 0]
     pointer = mask_decoder.pointer(at, config, token)
@@ -143,17 +143,17 @@ def decode_points(config: Sam2Config) -> Graph:
 
 
 def prepare_image(config: Sam2Config) -> Graph:
-    """The part of `decode_points` that depends on the image alone: run once for an image."""
+    """The part of `decode_points` that depends on the image alone: run once per image."""
     return _prepared(config)[0]
 
 
 def decode_prepared(config: Sam2Config) -> Graph:
-    """The rest of `decode_points`: what `prepare_image` gives, and points -> masks."""
+    """The rest of `decode_points`: outputs of `prepare_image`, and points -> masks."""
     return _prepared(config)[1]
 
 
 def _prepared(config: Sam2Config) -> tuple[Graph, Graph]:
-    """`decode_points` in two. The finer maps are put in the order of the upscaled cells first."""
+    """`decode_points` cut in two; the first reorders the high-resolution maps to upscaled cells."""
     graph = conv_transpose_to_linear(decode_points(config))
     return hoist_shared(graph, FEATURES, names=_OF_ONE)
 
@@ -171,8 +171,8 @@ def _features(builder: Builder, config: Sam2Config, count: str) -> tuple[Tensor,
 def mask_prompt(config: Sam2Config) -> Graph:
     """A mask given instead of clicks: mask [N, 1, S, S] of 0 and 1.
 
-    Outputs: logits [N, 1, L, L], plus or minus ten, which stand as the answer; and prompt
-    [N, 1, L, L], which the decoder reads to make a pointer.
+    Outputs: logits [N, 1, L, L], plus or minus ten, to use as the result; and prompt
+    [N, 1, L, L], from which the decoder computes the object pointer.
     """
     builder = Builder("mask_prompt")
     S, L = config.image_size, config.mask_size
@@ -187,8 +187,8 @@ def mask_prompt(config: Sam2Config) -> Graph:
 def encode_memory(config: Sam2Config, images: str = "1") -> Graph:
     """embedding [1, C, E, E] of a frame, mask logits [N, 1, L, L] -> memory [N, E*E, 64].
 
-    `binary` says where the mask came from clicks and is hardened first. With `images="N"` every
-    object is on a frame of its own, as in training.
+    `binary` is a flag per object: the mask is from a prompted frame and is hardened first. With
+    `images="N"` every object has its own frame, as in training.
     """
     builder = Builder("memory_encoder")
     C, E, S, L = config.channels, config.grid, config.image_size, config.mask_size
@@ -197,19 +197,19 @@ def encode_memory(config: Sam2Config, images: str = "1") -> Graph:
     mask = builder.input("mask", f"f32[N,1,{L},{L}]")
     score = builder.input("object_score", "f32[N,1]")
     binary = builder.input("binary", "bool[N]").reshape(N, 1, 1, 1)
-    hidden = ops.where(score > 0.0, 0.0, 1.0).reshape(N, 1, 1, 1)
+    absent = ops.where(score > 0.0, 0.0, 1.0).reshape(N, 1, 1, 1)
     full = ops.resize(memory_encoder.steepen(mask, binary), (S, S), how="bilinear")
     full = memory_encoder.mask_for_memory(full)
-    memory = memory_encoder.memory_encoder(builder.scope(), config, embedding, full, hidden)
+    memory = memory_encoder.memory_encoder(builder.scope(), config, embedding, full, absent)
     return builder.finish(memory=to_tokens(memory))
 
 
 def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
-    """embedding [1, C, E, E] and what each object remembers -> embedding [N, C, E, E].
+    """embedding [1, C, E, E] and the memory of each object -> embedding [N, C, E, E].
 
     memory [N, F, E*E, 64]; slots [N, F], the row of the temporal position encoding of each frame;
     pointers [N, Q, C]; pointer_times [N, Q], distances in frames over the longest. Q may be zero.
-    With `images="N"` every object is on a frame of its own.
+    With `images="N"` every object has its own frame.
     """
     builder = Builder("memory_attention")
     C, T, F = config.channels, config.grid**2, _frames(config)
@@ -224,7 +224,7 @@ def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
 
 
 def attend_bank(config: Sam2Config, stored: str = "bf16") -> Graph:
-    """`attend_memory` over the pages of a memory bank, read where they are.
+    """`attend_memory` over the pages of a memory bank, gathered inside the graph.
 
     pages [P, E*E, 64] as stored; frames [N, F], the page of each remembered frame; pointer_rows
     [R, C]; pointers [N, Q], the row of each pointer. The rest as in `attend_memory`.
@@ -248,7 +248,7 @@ def attend_bank(config: Sam2Config, stored: str = "bf16") -> Graph:
 
 
 def _frames(config: Sam2Config) -> Dim:
-    """Remembered frames: any number, or one where the rotary encoding of keys is not repeated."""
+    """The number of remembered frames: a symbol, or 1 without `rope_k_repeat`."""
     return symbol("F") if config.rope_k_repeat else 1
 
 
@@ -301,21 +301,21 @@ TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
     "prepare_image": prepare_image,
     "decode_prepared": decode_prepared,
 }
-# The same computation as memory_attention, over a bank's pages, by how these are stored.
+# The same computation as memory_attention, over a bank's pages, by their dtype.
 BANK_TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
     "attend_bank": attend_bank,
     "attend_bank_fp32": lambda config: attend_bank(config, "f32"),
 }
-_OF_ONE = ("prepare_image", "decode_prepared")  # both are cut from one computation
+_OF_ONE = ("prepare_image", "decode_prepared")  # both are cut from one graph
 
 
 def unread(config: Sam2Config) -> dict[str, tuple[int, ...]]:
-    """Tensors of a checkpoint that nothing reads: `no_mem_embed` is added to features instead."""
+    """Tensors of a checkpoint that no graph reads: `no_mem_embed` is added to features instead."""
     return {"no_mem_pos_enc": (1, 1, config.channels)}
 
 
 def trace_graphs(config: Sam2Config, names: Iterable[str] = TRACES) -> dict[str, Graph]:
-    """Graphs by name; with one of those that are cut from one computation comes the other."""
+    """Graphs by name; of two that are cut from one graph, both are included."""
     wanted = dict.fromkeys(names)
     pair = dict(zip(_OF_ONE, _prepared(config), strict=True)) if wanted.keys() & _OF_ONE else {}
     every = TRACES | BANK_TRACES

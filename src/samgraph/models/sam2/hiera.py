@@ -2,10 +2,10 @@
 
     image -> patches + position -> blocks in four stages -> one feature map for each stage
 
-A block is attention, in windows or global, then an MLP, both with a shortcut. The first block
-of a stage halves the grid: its queries and its shortcut are max-pooled 2 x 2, and its width
+A block is attention, windowed or global, then an MLP, both with a residual connection. The first
+block of a stage halves the grid: its queries and its residual are max-pooled 2 x 2, and its width
 doubles. Windows that do not divide the grid are padded with zeros after the norm; padded tokens
-take part.
+are attended to.
 
 Shapes: B images, H W grid, C channels, T tokens of a window.
 """
@@ -37,7 +37,7 @@ def patches(at: Scope, config: Sam2Config, image: Tensor) -> Tensor:
 
 
 def positions(at: Scope, config: Sam2Config) -> Tensor:
-    """A small background, enlarged, plus a window, repeated: [1, S/4, S/4, C]."""
+    """Position embedding: background, bicubically resized, plus window, tiled: [1, S/4, S/4, C]."""
     side, window = config.image_size // 4, config.windows[0]
     background = at.weight("pos_embed", 1, config.embed_dim, *config.background_size)
     local = at.weight("pos_embed_window", 1, config.embed_dim, window, window)
@@ -49,7 +49,7 @@ def positions(at: Scope, config: Sam2Config) -> Tensor:
 def block_plan(config: Sam2Config) -> list[tuple[int, int, bool]]:
     """Stage, window (0: global) and whether it pools, for every block.
 
-    A pooling block still has the window of the stage before it.
+    A pooling block has the window size of the previous stage.
     """
     plan: list[tuple[int, int, bool]] = []
     for stage, count in enumerate(config.stages):
@@ -81,7 +81,7 @@ def block(at: Scope, config: Sam2Config, x: Tensor, stage: int, window: int, poo
 def attention(at: Scope, x: Tensor, channels: int, heads: int, pools: bool) -> Tensor:
     """Attention inside each window: [n, T, C] or, to pool, [n, 4, T/4, C] -> [n, T or T/4, C].
 
-    Attention does not depend on the order of its tokens, so pooled windows stay in quads.
+    Attention is invariant to the order of its tokens, so pooled windows stay in quads.
     """
     q, k, v = projections(at / "qkv", x, channels)
     if pools:
@@ -91,7 +91,7 @@ def attention(at: Scope, x: Tensor, channels: int, heads: int, pools: bool) -> T
 
 
 def projections(at: Scope, x: Tensor, channels: int) -> list[Tensor]:
-    """Queries, keys and values; the checkpoint has their three layers as one."""
+    """Queries, keys and values; the checkpoint stores their three projections as one (`qkv`)."""
     weight, bias = at.weight("weight", 3 * channels, width(x)), at.weight("bias", 3 * channels)
     parts = [slice(i * channels, (i + 1) * channels) for i in range(3)]
     return [ops.linear(x, weight[part], bias[part]) for part in parts]

@@ -1,4 +1,4 @@
-"""The layers the model is written in, whose weights come from a scope.
+"""The layers of the model, whose weights come from a scope.
 
 Shapes: ... any leading axes, C channels, T tokens, N images, H W grid.
 """
@@ -63,5 +63,5 @@ def to_image(x: Tensor, H: int, W: int) -> Tensor:
 
 
 def width(x: Tensor, axis: int = -1) -> int:
-    """A number of channels, which is always known."""
+    """The number of channels, which is never symbolic."""
     return x.type.length(axis)

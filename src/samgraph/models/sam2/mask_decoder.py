@@ -1,10 +1,10 @@
-"""The mask decoder: masks, their quality, whether the object is there (section 4, appendix D).
+"""The mask decoder: masks, predicted IoU and object score (section 4, appendix D).
 
     tokens   object score, IoU, four mask tokens, then the prompts
-    image    two-way transformer, then twice as large, twice, with the trunk's finer maps
-    mask i   the image times a small network (hypernetwork) of mask token i
+    image    two-way transformer, then upscaled 2x twice, with the trunk's high-resolution maps
+    mask i   the product of the image and an MLP (hypernetwork) of mask token i
 
-Mask 0 is for clear prompts; masks 1 to 3 are the readings of an ambiguous one.
+Mask 0 is for unambiguous prompts; masks 1 to 3 are alternatives for an ambiguous one.
 
 Shapes: N prompts, T tokens, I cells, C channels, E grid, M masks.
 """
@@ -62,14 +62,14 @@ def decode(
 
 
 def output_tokens(at: Scope, config: Sam2Config) -> Tensor:
-    """The learned tokens that predictions are read from: [1, 6, C]."""
+    """The learned output tokens: [1, 6, C]."""
     names = (("obj_score_token", 1), ("iou_token", 1), ("mask_tokens", MASKS))
     parts = [(at / name).weight("weight", n, config.channels) for name, n in names]
     return ops.concat(parts, axis=0)[None]
 
 
 def upscale(at: Scope, config: Sam2Config, x: Tensor, fine: tuple[Tensor, Tensor]) -> Tensor:
-    """Four times larger, with the finer maps added: [N, C, E, E] -> [N, C/8, 4E, 4E]."""
+    """Upscaled 4x, with the high-resolution maps added: [N, C, E, E] -> [N, C/8, 4E, 4E]."""
     up, C = at / "output_upscaling", config.channels
     x = conv_transpose2d(up / 0, x, C // 4, 2) + fine[1]
     x = ops.gelu(layer_norm_2d(up / 1, x, eps=config.norm_eps))
@@ -77,7 +77,7 @@ def upscale(at: Scope, config: Sam2Config, x: Tensor, fine: tuple[Tensor, Tensor
 
 
 def predict_masks(at: Scope, config: Sam2Config, mask_tokens: Tensor, upscaled: Tensor) -> Tensor:
-    """Each mask token's network applied to every pixel: [N, M, 4E, 4E] logits."""
+    """The hypernetwork MLP of each mask token times every pixel: [N, M, 4E, 4E] logits."""
     C, (N, c, height, columns) = config.channels, upscaled.shape
     nets = at / "output_hypernetworks_mlps"
     weights = [mlp(nets / i, mask_tokens[:, i], (C, C, C // 8)) for i in range(MASKS)]
@@ -88,9 +88,9 @@ def predict_masks(at: Scope, config: Sam2Config, mask_tokens: Tensor, upscaled: 
 
 
 def blurred(masks: Tensor, size: float) -> Tensor:
-    """Masks through a Gaussian of `size` pixels, as each cell is upscaled without its neighbours.
+    """Masks blurred by a Gaussian of `size` pixels, since cells are upscaled independently.
 
-    Differs from the original: released models have no blur (`mask_blur` 0), the built-in one has.
+    Differs from the original: released models have no blur (`mask_blur` 0), the built-in model has.
     """
     side = width(masks)
     steps = np.arange(side)[:, None] - np.arange(side)
@@ -100,7 +100,7 @@ def blurred(masks: Tensor, size: float) -> Tensor:
 
 
 def stability(masks: Tensor) -> Tensor:
-    """How little each mask changes with the threshold: [N, M, h, w] -> [N, M]."""
+    """The stability score of each mask: [N, M, h, w] -> [N, M]."""
     inner, outer = (
         ops.reduce(ops.where(masks > limit, 1.0, 0.0), (2, 3), how="sum")
         for limit in (STABILITY_DELTA, -STABILITY_DELTA)
@@ -109,10 +109,10 @@ def stability(masks: Tensor) -> Tensor:
 
 
 def best_index(decoded: Decoded, multimask: Tensor, stability: Tensor) -> Tensor:
-    """Which of the four masks is the answer: [N].
+    """The index of the selected mask: [N].
 
     With `multimask`, the best by predicted IoU of masks 1 to 3. Without, mask 0, unless it is
-    unstable: then also the best of the others.
+    unstable: then the best of the others too.
     """
     others = ops.reduce(decoded.ious[:, 1:], (1,), how="argmax") + 1
     is_stable = stability[:, 0] >= STABILITY_WANTED
@@ -120,5 +120,5 @@ def best_index(decoded: Decoded, multimask: Tensor, stability: Tensor) -> Tensor
 
 
 def pointer(at: Scope, config: Sam2Config, token: Tensor) -> Tensor:
-    """The object pointer made of a mask token: [N, C] -> [N, C]."""
+    """The object pointer from a mask token: [N, C] -> [N, C]."""
     return mlp(at / "obj_ptr_proj", token, (config.channels,) * 3)

@@ -1,4 +1,4 @@
-"""Memory attention: the current frame attends to what is remembered (section 4).
+"""Memory attention: the current frame attends to the memory bank (section 4).
 
     for each layer   x + self-attention(norm(x))           queries and keys rotated (axial RoPE)
                      x + cross-attention(norm(x), memory)  keys: memory + position, rotated
@@ -8,7 +8,7 @@
 The memory is whole frames, oldest conditioning frames first, then object pointers, which have
 no position in the grid and are not rotated. Keys and values have 64 channels, the frame 256.
 
-Where positions are added is a matter of the config (`pos_enc_at_...`), as in the original.
+Where positions are added is set by the config (`pos_enc_at_...`), as in the original.
 
 Shapes: N objects, T cells of the grid, M memory tokens, K of them pointers, C channels.
 """
@@ -54,7 +54,7 @@ def memory_layer(
     memory_position: Tensor,
     pointer_tokens: Dim,
 ) -> Tensor:
-    """One layer: [N or 1, T, C] -> [N, T, C]. One frame for all objects attends to itself once."""
+    """One layer: [N or 1, T, C] -> [N, T, C]. Self-attention of a shared frame is computed once."""
     x = at.mark("after_self_attn", self_attention_step(at, config, x, position))
     x = ops.expand(x, memory.shape[0], *x.shape[1:])
     x = cross_attention_step(at, config, x, position, memory, memory_position, pointer_tokens)
@@ -62,7 +62,7 @@ def memory_layer(
 
 
 def self_attention_step(at: Scope, config: Sam2Config, x: Tensor, position: Tensor) -> Tensor:
-    """The frame attends to itself."""
+    """Self-attention of the frame."""
     normal = layer_norm(at / "norm1", x, eps=config.transformer_norm_eps)
     q = normal + position if config.pos_enc_at_attn else normal
     return x + rope_attention(at / "self_attn", config, q, q, normal, 0)
@@ -77,7 +77,7 @@ def cross_attention_step(
     memory_position: Tensor,
     pointer_tokens: Dim,
 ) -> Tensor:
-    """The frame attends to the memory."""
+    """Cross-attention to the memory."""
     normal = layer_norm(at / "norm2", x, eps=config.transformer_norm_eps)
     q = normal + position if config.pos_enc_at_cross_attn_queries else normal
     k = memory + memory_position if config.pos_enc_at_cross_attn_keys else memory

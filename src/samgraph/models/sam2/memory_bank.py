@@ -1,8 +1,8 @@
 """The memory as tokens: frames with their position and time, pointers with their time.
 
-A remembered frame is tagged with its slot: `memory_frames - 1` for every conditioning frame, t - 1
-for the frame t steps back. An object pointer of 256 channels becomes four tokens of 64, with
-its distance in time, scaled to 0..1, as position (SAM 2.1).
+The slot of a remembered frame is its row of the temporal position encoding: `memory_frames - 1` for
+every conditioning frame, t - 1 for the frame t steps back. An object pointer of 256 channels is
+split into four tokens of 64, whose position is its distance in time, scaled to 0..1 (SAM 2.1).
 
 Shapes: N objects, F frames, T cells of the grid, Q pointers.
 """
@@ -18,7 +18,7 @@ from samgraph.models.sam2.positions import sine_grid, sine_time
 
 
 def check_slots(config: Sam2Config, slots: Array) -> None:
-    """Raise `InputError` for slots [N, F] that are no rows of the time table; graphs do not."""
+    """Raise `InputError` for slots [N, F] out of range, which graphs do not check."""
     outside = (slots < 0) | (slots >= config.memory_frames)
     if np.any(outside):
         raise InputError(
@@ -60,5 +60,5 @@ def pointer_positions(at: Scope, config: Sam2Config, times: Tensor) -> Tensor:
 
 
 def tokens_per_pointer(config: Sam2Config) -> int:
-    """How many memory tokens one pointer becomes."""
+    """The number of memory tokens per pointer."""
     return config.channels // config.memory_channels

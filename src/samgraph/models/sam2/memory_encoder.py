@@ -1,4 +1,4 @@
-"""The memory encoder: what a frame and its mask are remembered as (section 4, "memory encoder").
+"""The memory encoder: the memory of a frame and its mask (section 4, "memory encoder").
 
     mask   sigmoid (or 0/1 on prompted frames) * 20 - 10, four strided convolutions
     frame  a 1x1 convolution
@@ -20,11 +20,11 @@ _STEPS = 4
 
 
 def memory_encoder(
-    at: Scope, config: Sam2Config, image: Tensor, mask: Tensor, hidden: Tensor
+    at: Scope, config: Sam2Config, image: Tensor, mask: Tensor, absent: Tensor
 ) -> Tensor:
     """image [N or 1, C, E, E], mask [N, 1, S, S] ready for the convolutions -> [N, 64, E, E].
 
-    `hidden` [N, 1, 1, 1] is 1 where the object is occluded or absent.
+    `absent` [N, 1, 1, 1] is 1 where the object is occluded or absent.
     """
     encoder = at / "memory_encoder"
     x = conv2d(encoder / "pix_feat_proj", image, config.channels, 1)
@@ -34,30 +34,30 @@ def memory_encoder(
     memory = conv2d(encoder / "out_proj", x, config.memory_channels, 1)
     if config.hidden_object_embedding:
         embedding = at.weight("no_obj_embed_spatial", 1, config.memory_channels)
-        memory = memory + hidden * embedding.reshape(1, config.memory_channels, 1, 1)
+        memory = memory + absent * embedding.reshape(1, config.memory_channels, 1, 1)
     return memory
 
 
 def steepen(logits: Tensor, binary: Tensor) -> Tensor:
-    """Mask logits for `mask_for_memory`; `binary` [N, 1, 1, 1] says where these are hardened.
+    """Mask logits for `mask_for_memory`, hardened where `binary` [N, 1, 1, 1] is 1.
 
-    Hardening (1 above zero, else 0) is a sigmoid that is steep beyond any float, shifted so that
-    zero falls on the lower side. It is done before a mask is enlarged, where it costs least: a
-    power of two changes no digit, so that every sign is the same after.
+    Hardening (1 above zero, else 0) is a sigmoid with a slope beyond any float, shifted so that
+    zero maps to 0. It is applied before upscaling, where it costs least: the slope is a power of
+    two, so that products are exact and signs are unchanged.
 
-    Differs from the original, and is not exact: it hardens the enlarged mask, where logits that
-    cancel to exactly zero between two pixels count as zero; here they count half.
+    Differs from the original, and is not exact: the original hardens the upscaled mask, where
+    logits that cancel to exactly zero between two pixels give 0; here they give one half.
     """
     return logits * ops.where(binary, STEEPNESS, 1.0) + ops.where(binary, -1e3, 0.0)
 
 
 def mask_for_memory(logits: Tensor) -> Tensor:
-    """Mask logits as the encoder wants them, from -10 to 10."""
+    """Mask logits to the encoder's input range, -10 to 10."""
     return ops.sigmoid(logits) * MASK_SCALE + MASK_SHIFT
 
 
 def shrink_mask(at: Scope, config: Sam2Config, mask: Tensor) -> Tensor:
-    """Four times half the size and four times the channels: [N, 1, S, S] -> [N, C, E, E]."""
+    """Four convolutions of stride 2, then 1 x 1: [N, 1, S, S] -> [N, C, E, E]."""
     x = mask
     for step in range(_STEPS):
         x = conv2d(at / (3 * step), x, 4 ** (step + 1), 3, stride=2, padding=1)

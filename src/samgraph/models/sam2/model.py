@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from samgraph.engines import Buffer
+from samgraph.engines.devices import DeviceLike
 from samgraph.graph import Array, Graph
 from samgraph.models.compiled import CompiledModel
 from samgraph.models.family import (
@@ -22,7 +23,7 @@ from samgraph.models.sam2.graphs import BANK_TRACES, TRACES, trace_graphs, unrea
 from samgraph.models.sam2.memory_bank import check_slots
 from samgraph.runtime import CompileOptions
 
-# Prompts and decoder lose masks in bf16 (0.88 to 0.92 IoU), so they never run in it.
+# In bf16 the masks of the prompt encoder and decoder change (0.88 to 0.92 IoU): always float32.
 ALWAYS_FP32 = frozenset(("decode", "mask_prompt", "prepare_image", "decode_prepared"))
 FOR_ONE = {
     "image_encoder": ("B", "image"),
@@ -43,7 +44,7 @@ class Sam2Model(CompiledModel):
         config: Sam2Config,
         weights: Mapping[str, Array],
         *,
-        device: str = "auto",
+        device: DeviceLike = "auto",
         options: CompileOptions | None = None,
         traced: Mapping[str, Graph] | None = None,
     ) -> None:
@@ -65,7 +66,7 @@ class Sam2Model(CompiledModel):
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The embedding and the two finer maps of one image."""
+        """The embedding and the two high-resolution maps of one image."""
         C, E, L = self.config.channels, self.config.grid, self.config.mask_size
         return {
             "embedding": (1, C, E, E),
@@ -74,11 +75,11 @@ class Sam2Model(CompiledModel):
         }
 
     def encode(self, image: Any) -> Features:
-        """Images [B, 3, S, S], normalised -> embedding and the two finer maps."""
+        """Images [B, 3, S, S], normalised -> embedding and the two high-resolution maps."""
         return Features(self.run("image_encoder", image=image))
 
     def prepare(self, features: Features) -> Mapping[str, Buffer]:
-        """What the decoder computes of an image whatever the prompt."""
+        """What the decoder computes from the image alone."""
         return self.run("prepare_image", **features.maps)
 
     def decode_points(self, prepared: Mapping[str, Buffer], points: Any, labels: Any) -> Decoded:
@@ -107,7 +108,7 @@ class Sam2Model(CompiledModel):
         return DecodedObjects(**found)
 
     def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
-        """Masks [N, 1, S, S] of 0 and 1: logits that stand as the answer, and the mask prompt."""
+        """Masks [N, 1, S, S] of 0 and 1 -> logits to use as the result, and the mask prompt."""
         found = self.run("mask_prompt", mask=mask)
         return found["logits"], found["prompt"]
 
@@ -116,7 +117,7 @@ class Sam2Model(CompiledModel):
     ) -> Buffer:
         """Mask logits [N, 1, L, L] on a frame -> memory [N, T, 64].
 
-        Masks of prompted frames are hardened first: what the user sees is what is remembered.
+        Masks of prompted frames are hardened first, as in the original.
         """
         found = self.run(
             "memory_encoder",
@@ -129,7 +130,7 @@ class Sam2Model(CompiledModel):
         return memory
 
     def attend(self, features: Features, read: BankRead) -> Features:
-        """The frame conditioned on what each object remembers: an embedding [N, C, E, E]."""
+        """The frame conditioned on the memory of each object: an embedding [N, C, E, E]."""
         check_slots(self.config, read.slots)
         found = self.run(
             "attend_bank" if read.stored == "bf16" else "attend_bank_fp32",
@@ -155,7 +156,7 @@ class Sam2Model(CompiledModel):
         return missing | dict(self.weights)
 
     def _no_mask(self, count: int) -> Buffer:
-        """What stands for no mask prompt; made once, and read by every run."""
+        """Zeros as the mask input of prompts without a mask; cached."""
         if count not in self._no_masks:
             side = self.config.mask_size
             self._no_masks[count] = self.buffers.zeros((count, 1, side, side), "f32")

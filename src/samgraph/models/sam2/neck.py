@@ -1,8 +1,8 @@
-"""The neck: every stage's map with the same number of channels (section 4, "image encoder").
+"""The neck: a feature pyramid over the trunk's stages (section 4, "image encoder").
 
     level 3 (stride 32)   1x1 conv
-    level 2 (stride 16)   1x1 conv + level 3, enlarged       the image embedding
-    level 1, 0            1x1 conv                           only for fine mask edges
+    level 2 (stride 16)   1x1 conv + level 3, upsampled      the image embedding
+    level 1, 0            1x1 conv                           high-resolution features of the decoder
 
 Level 3 is dropped once it is added to level 2. Shapes: B images, C channels.
 """

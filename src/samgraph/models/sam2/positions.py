@@ -1,7 +1,7 @@
-"""Fixed position encodings: tables of sines that depend on nothing learned.
+"""Sinusoidal position encodings, without learned parameters.
 
-`sine_grid` belongs to the neck and the memory encoder; the prompt encoder has its own, random
-Fourier one (see prompts), and memory attention rotates its channels instead (ops.axial_rope).
+`sine_grid` is for the neck and the memory encoder; the prompt encoder has random Fourier features
+(see prompts), and memory attention has rotary encodings (ops.axial_rope).
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ def sine_grid(channels: int, height: int, width: int) -> Array:
     """The encoding of every position of a grid: [channels, height, width].
 
     The first half of the channels encodes the row, the second the column; sine and cosine
-    alternate. Positions run from 1 to n and are scaled to a whole turn.
+    alternate. Positions run from 1 to n and are scaled to 2 pi.
     """
     rows, columns = _sines(channels // 2, height), _sines(channels // 2, width)
     shape = (height, width, channels // 2)
@@ -44,6 +44,6 @@ def sine_time(times: Tensor, channels: int) -> Tensor:
 
 
 def _periods(channels: int) -> Array:
-    """The period of each channel; neighbours share theirs."""
+    """The period of each channel; the two channels of a pair share theirs."""
     steps = 2 * (np.arange(channels) // 2) / channels
     return (_TEMPERATURE**steps).astype(np.float32)

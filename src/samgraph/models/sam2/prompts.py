@@ -1,15 +1,15 @@
 """The prompt encoder: points, boxes and masks as embeddings (section 4, "prompt encoder").
 
-    a point   Fourier features of its position + the embedding of its kind
-    a box     two points, of kinds 2 (top left) and 3 (bottom right)
-    a mask    three convolutions, added to the image; no mask is an embedding of its own
+    a point   Fourier features of its position + the embedding of its label
+    a box     two points, labels 2 (top left) and 3 (bottom right)
+    a mask    three convolutions, added to the image; `no_mask_embed` without a mask
 
-Labels: 1 inside, 0 outside, 2 and 3 the corners of a box, -1 no point: an embedding with no
-position. One such point ends the list.
+Labels: 1 positive, 0 negative, 2 and 3 the corners of a box, -1 not a point: an embedding without
+position. One such point is appended to the list.
 
-Differs from the original: label -2 is padding, which attention does not see (`padding_mask`), so
-that lists of points of different lengths run in one batch. A list of nothing else has no end
-either: that is the original's prompt of a mask alone.
+Differs from the original: label -2 is padding, which is masked in attention (`padding_mask`), so
+that lists of points of different lengths run in one batch. After padding alone the appended point
+is masked too: that is the original's prompt of a mask alone.
 
 Shapes: N prompts, P points, C channels, S image size, E grid.
 """
@@ -31,7 +31,7 @@ _MASKED_SCORE = -1e9
 def points(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> Tensor:
     """Points with their padding: xy [N, P, 2] in pixels of the input, labels [N, P] -> [N, P+1, C].
 
-    `xy` is at pixel corners, as users give it; half a pixel is added to reach the centre.
+    Half a pixel is added to `xy`, to shift to the pixel's centre.
     """
     N = xy.shape[0]
     embedded = embed_points(at, config, xy, labels)
@@ -53,7 +53,7 @@ def embed_points(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> T
 
 
 def padding_mask(labels: Tensor, tokens_before: int) -> Tensor:
-    """What to add to attention scores so that padding is not attended to: [N, 1, 1, T]."""
+    """The additive attention mask of padding: [N, 1, 1, T]."""
     N, P = labels.shape
     score = ops.where(labels == ABSENT, _MASKED_SCORE, 0.0)
     end = ops.reduce(score, (1,), how="max", keep=True)
@@ -78,7 +78,7 @@ def dense_positions(at: Scope, config: Sam2Config) -> Tensor:
 
 
 def mask(at: Scope, config: Sam2Config, logits: Tensor) -> Tensor:
-    """A low-resolution mask as something to add to the image: [N, 1, 4E, 4E] -> [N, C, E, E]."""
+    """The dense embedding of a low-resolution mask: [N, 1, 4E, 4E] -> [N, C, E, E]."""
     down = at / "mask_downscaling"
     x, fine = logits, config.prompt_mask_channels
     for step, out in ((0, fine // 4), (3, fine)):
@@ -88,6 +88,6 @@ def mask(at: Scope, config: Sam2Config, logits: Tensor) -> Tensor:
 
 
 def no_mask(at: Scope, config: Sam2Config) -> Tensor:
-    """What is added to the image where no mask is given: [1, 1, C]."""
+    """The dense embedding without a mask: [1, 1, C]."""
     weight = (at / "no_mask_embed").weight("weight", 1, config.channels)
     return weight[None]

@@ -1,4 +1,4 @@
-"""What a graph costs: ops, parameters, multiply-adds, and bytes of weights and values."""
+"""The cost of a graph: ops, parameters, multiply-adds, and bytes of weights and values."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ class Statistics:
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are, constants left out."""
+        """The number of nodes without constants."""
         return sum(count for op, count in self.ops.items() if op != "constant")
 
 
 def measure(graph: Graph, sizes: Mapping[str, int] | None = None) -> Statistics:
-    """Count everything; `sizes` gives the symbols their values."""
+    """The cost of a graph, with `sizes` as the values of its symbols."""
     bindings = {**TYPICAL, **(sizes or {})}
     work = 0
     for node in graph:

@@ -6,8 +6,8 @@
                      image    cross-attention to the tokens
     at the end       tokens   cross-attention to the image once more
 
-The positions of the tokens (the tokens as they came) and of the image are added to queries and
-keys, never to values. Cross-attention is half as wide as the tokens.
+The positions of the tokens (the tokens as given) and of the image are added to queries and keys,
+never to values. Cross-attention has half the tokens' channels.
 
 Shapes: N prompts, T tokens, I cells of the image, C channels.
 """
@@ -26,7 +26,7 @@ def two_way(
     image_position: Tensor,
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """tokens [N, T, C], image [N, I, C] -> both, having attended to each other.
+    """tokens [N, T, C], image [N, I, C] -> both, after all layers.
 
     `mask` [N, 1, 1, T] is added to the scores of the tokens where they are keys.
     """
@@ -61,7 +61,7 @@ def layer(
 ) -> tuple[Tensor, Tensor]:
     """One layer: tokens [N, T, C], image [N, I, C] -> both.
 
-    In the first one tokens are their own position, and self-attention has no shortcut.
+    In the first layer tokens are their own position, and self-attention has no residual.
     """
     eps = config.transformer_norm_eps
     q = tokens if is_first else tokens + position

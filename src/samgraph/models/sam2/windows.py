@@ -1,6 +1,6 @@
-"""Windows: cutting a map into squares that attend by themselves, and putting it together again.
+"""Window partition of a feature map, and its inverse.
 
-Shapes: B images, H W grid, h w window, n windows of an image.
+Shapes: B images, H W grid, h w window, n windows per image.
 """
 
 from samgraph import ops
@@ -9,9 +9,9 @@ from samgraph.models.sam2.layers import width
 
 
 def partition(x: Tensor, h: int, w: int, *, quads: bool = False) -> Tensor:
-    """Zero-pad to whole windows and cut: [B, H, W, C] -> tokens [B*n, h*w, C].
+    """Zero-pad to whole windows and partition: [B, H, W, C] -> tokens [B*n, h*w, C].
 
-    With `quads` the four tokens of each 2 x 2 lie apart, to be pooled: [B*n, 4, h*w/4, C].
+    With `quads` the four tokens of each 2 x 2 have their own axis, for pooling: [B*n, 4, h*w/4, C].
     """
     B, C = x.shape[0], width(x)
     H, W = width(x, 1), width(x, 2)

@@ -6,7 +6,6 @@ result.best.masks[0]                # bool [H, W]
 result.save("out.png"); result.save("out.png", "cutout"); result.save("out.json")
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -29,6 +28,7 @@ Index: TypeAlias = "SupportsIndex | slice | NDArray[np.bool_] | NDArray[np.integ
 
 # The reference clamps logits to this before they are used as a mask prompt.
 LOGIT_LIMIT = 32.0
+LARGEST_THRESHOLD = 1e30  # no logit is above it, whatever the threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,9 @@ class Result(Segmentation):
         Raises:
             OptionError: The threshold is not a number.
         """
-        if not isinstance(threshold, Real) or not math.isfinite(threshold):
-            raise OptionError("`threshold` must be a finite number", got=repr(threshold))
+        if not isinstance(threshold, Real) or not abs(threshold) < LARGEST_THRESHOLD:
+            got = f"a {type(threshold).__name__}"
+            raise OptionError("`threshold` must be a finite number", got=got)
         count, each = predictions.scores.shape
         prompts = np.repeat(np.arange(count), each)
         logits = predictions.logits.reshape(-1, *predictions.logits.shape[2:])

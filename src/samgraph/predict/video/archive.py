@@ -1,4 +1,4 @@
-"""Memories the bank has let go, thinned so that tracking can be taken up again every few frames.
+"""Memories dropped by the bank, thinned so that tracking can be resumed every few frames.
 
 At first everything is kept. When that is too much, only what is read at every sixteenth frame
 stays, then at every thirty-second, and so on: a correction far back, or a run from the middle,
@@ -53,7 +53,7 @@ class Archive:
         self._interval, self.nbytes = 1, 0
 
     def _thin(self) -> None:
-        """Take up tracking at fewer places."""
+        """Keep what resuming at half as many frames needs."""
         self._interval = max(2 * self._interval, FIRST_INTERVAL)
         for frame, (memory, is_reverse) in list(self._kept.items()):
             self.discard(frame)
@@ -63,7 +63,7 @@ class Archive:
                 self.nbytes += thinned.nbytes
 
     def _thinned(self, frame: int, memory: Memory, is_reverse: bool) -> Memory | None:
-        """The part of a memory that is read at the next place tracking can be taken up at."""
+        """The part of a memory that is read at the next frame where tracking can be resumed."""
         if self._interval == 1:
             return memory
         step = self._interval

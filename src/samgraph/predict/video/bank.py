@@ -66,7 +66,7 @@ class PagePool:
         return pages
 
     def _grow(self, wanted: int) -> None:
-        """A larger buffer with the same rows, and free ones behind."""
+        """Replace the buffer by a larger one, with the same rows and free rows behind."""
         before = len(self.buffer)
         added = -(-wanted // PAGES) * PAGES
         larger = self._buffers.zeros((before + added, *self._shape), self.dtype)

@@ -10,7 +10,7 @@ LATEST = 2048
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Seconds a step takes: half of the steps take at most `p50`, 99 of 100 at most `p99`.
+    """Seconds per step: half of the steps take at most `p50`, 99 of 100 at most `p99`.
 
     Of the latest two thousand steps; `steps` counts all of them.
     """

@@ -33,7 +33,7 @@ class DisplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrackOptions:
-    """What a stream is told.
+    """Options of a stream.
 
     Args:
         memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
@@ -87,7 +87,7 @@ class TrackOptions:
 
 @dataclass(frozen=True, slots=True)
 class VideoOptions(TrackOptions):
-    """What a video is told, beside what a stream is.
+    """Options of a video, in addition to those of a stream.
 
     Args:
         on_damage: Raise an error at a frame that cannot be read, or skip it.

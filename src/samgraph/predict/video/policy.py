@@ -61,10 +61,10 @@ class ReferencePolicy:
 
     Args:
         memory_frames: Rows of the temporal position encoding: one for prompted frames, the rest
-            for tracked ones.
+            for tracked frames.
         max_pointers: The most pointers of tracked frames, plus one.
         max_prompted: The most prompted frames a frame reads, the nearest; None for all. The others
-            count as tracked ones.
+            count as tracked frames.
         stride: Read every n-th tracked frame, and the last one.
         is_signed: Whether pointers of the future have negative distances.
     """
@@ -101,7 +101,7 @@ class ReferencePolicy:
     def choose(
         self, position: Position, prompted: Collection[int], tracked: Container[int]
     ) -> Selection:
-        """Prompted frames, then tracked ones from the oldest to the newest; then pointers.
+        """Prompted frames, then tracked frames from the oldest to the newest; then pointers.
 
         Pointers are those of prompted frames that are not in the future, then of tracked frames,
         the nearest first.

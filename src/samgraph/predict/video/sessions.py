@@ -38,6 +38,7 @@ from samgraph.predict.video.session_schema import (
 )
 from samgraph.predict.video.stream import Stream, open_stream
 from samgraph.predict.video.video import Video, open_video
+from samgraph.untrusted.files import real_path
 
 KEY = "samgraph.session"
 
@@ -126,8 +127,8 @@ def _own_source(record: SessionRecord, name: str) -> str:
     """
     if record.source is None:
         raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
-    folder = Path(name).resolve().parent
-    if "\0" in record.source or not Path(record.source).resolve().is_relative_to(folder):
+    folder = Path(real_path(name)).parent
+    if not Path(real_path(record.source)).is_relative_to(folder):
         raise OptionError(
             f"the video of `{name}` is not in its folder",
             got=f"`{record.source}`",

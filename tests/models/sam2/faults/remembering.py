@@ -75,17 +75,17 @@ def masks_enlarged_to_blocks_for_memory(patch: Patch) -> None:
 def _rope(patch: Patch, change: Callable[..., Array]) -> None:
     op = OPS["axial_rope"]
 
-    def turned(x: Array, **named: Any) -> Array:
+    def rotated(x: Array, **named: Any) -> Array:
         return change(op.reference, x, **named)
 
-    patch.setitem(OPS, "axial_rope", replace(op, reference=turned))
+    patch.setitem(OPS, "axial_rope", replace(op, reference=rotated))
 
 
 @fault("memory_attention:b")
 def rope_interleaved_over_frames(patch: Patch) -> None:
     """Each place repeated for all frames, not the whole grid for each frame."""
 
-    def turned(reference: Any, x: Array, *, grid: tuple[int, int], **named: Any) -> Array:
+    def rotated(reference: Any, x: Array, *, grid: tuple[int, int], **named: Any) -> Array:
         cells = grid[0] * grid[1]
         frames = (x.shape[-2] - named["unrotated"]) // cells
         order = np.arange(frames * cells).reshape(cells, frames).T.reshape(-1)
@@ -93,40 +93,40 @@ def rope_interleaved_over_frames(patch: Patch) -> None:
         y: Array = reference(x[..., order, :], grid=grid, **named)
         return y[..., np.argsort(order), :]
 
-    _rope(patch, turned)
+    _rope(patch, rotated)
 
 
 @fault("memory_attention:b")
 def pointers_turned_too(patch: Patch) -> None:
-    def turned(reference: Any, x: Array, *, grid: tuple[int, int], **named: Any) -> Array:
+    def rotated(reference: Any, x: Array, *, grid: tuple[int, int], **named: Any) -> Array:
         cells, unrotated = grid[0] * grid[1], named.pop("unrotated")
         missing = np.zeros((*x.shape[:-2], (cells - unrotated) % cells, x.shape[-1]), x.dtype)
         whole = np.concatenate([x, missing], axis=-2)
         y: Array = reference(whole, grid=grid, unrotated=0, **named)
         return y[..., : x.shape[-2], :]
 
-    _rope(patch, turned)
+    _rope(patch, rotated)
 
 
 @fault("memory_attention:a")
 def rows_turned_before_columns(patch: Patch) -> None:
-    def turned(reference: Any, x: Array, **named: Any) -> Array:
+    def rotated(reference: Any, x: Array, **named: Any) -> Array:
         half = x.shape[-1] // 2
         order = np.r_[half : 2 * half, 0:half]
         y: Array = reference(x[..., order], **named)
         return y[..., np.argsort(order)]
 
-    _rope(patch, turned)
+    _rope(patch, rotated)
 
 
 @fault("memory_attention:a")
 def halves_turned_in_place_of_neighbours(patch: Patch) -> None:
-    def turned(reference: Any, x: Array, **named: Any) -> Array:
+    def rotated(reference: Any, x: Array, **named: Any) -> Array:
         order = np.arange(x.shape[-1]).reshape(2, -1).T.reshape(-1)
         y: Array = reference(x[..., order], **named)
         return y[..., np.argsort(order)]
 
-    _rope(patch, turned)
+    _rope(patch, rotated)
 
 
 @fault("memory_attention:a")

@@ -5,10 +5,10 @@
                                              %2 = attention(%q, %k, %v, %1)
                                              return y=%2
 
-Around a fault of OpenVINO: its fused attention reads a mask that is an input or a constant of the
-model as if it were bf16 already, and gives garbage (2026.4; `tests/engines/test_bf16.py` shows it
-without this pass). A mask that a node of the same model has made is right, so a zero is added that
-only a run can tell. In bf16 only.
+Works around a fault of OpenVINO: its fused attention reads a mask that is an input or a constant of
+the model as if it were bf16 already, and gives garbage (2026.4;
+`tests/engines/openvino/test_bf16.py` shows it without this pass). A mask computed by a node of the
+same model is right, so a zero is added that is known only at run time. In bf16 only.
 """
 
 from samgraph.graph.graph import Graph, Node, Value

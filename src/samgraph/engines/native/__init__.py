@@ -1,0 +1,11 @@
+"""Attention in C for the CPU: an engine's passes put it into graphs, `Kernels` runs it.
+
+`attention.c` is compiled when the package is built (`hatch_build.py`). Without it everything
+works, with the engine's own attention.
+"""
+
+from samgraph.engines.native.library import Kernels, find_kernels
+from samgraph.engines.native.ops import NATIVE_OPS
+from samgraph.engines.native.passes import NATIVE_PASSES
+
+__all__ = ["NATIVE_OPS", "NATIVE_PASSES", "Kernels", "find_kernels"]

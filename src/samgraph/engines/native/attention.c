@@ -1,0 +1,605 @@
+/* Flash attention for the CPU, in plain C: scores are never stored beyond a block of keys.
+
+   Queries stand side by side in the lanes of a vector ("lane blocks" of GROUPS vectors), so that a
+   key is a broadcast scalar: keys and values are read as they lie in memory, the maximum and the
+   sum of the softmax are vertical operations, and nothing is packed but the block of queries.
+
+   Two forms:
+
+     sg_attention         any lengths and widths, several heads, an additive mask
+     sg_memory_attention  keys that are a narrow memory, projected and rotated by axial RoPE:
+                          the rotation is moved to the queries (see there)
+
+   The file includes itself once per instruction set; the widest that the processor has is
+   chosen by the caller. A query whose keys are all masked by -inf takes the mean of their values.
+   Exported functions return 0, or -1 where memory ran out. */
+
+#ifndef SG_INSIDE
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#if !defined(_WIN32)
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
+
+#if defined(_WIN32)
+#define SG_EXPORT __declspec(dllexport)
+#else
+#define SG_EXPORT __attribute__((visibility("default")))
+#endif
+
+enum { GROUPS = 3, KEYS = 64, LINE = 64 };
+
+/* One attention: strides are in floats; `heads` lie side by side in the last axis. */
+struct sg_attention {
+    const float *q, *k, *v, *mask; /* [B, T, heads*D], [B, S, heads*D], [B, S, heads*E] */
+    float *out;                    /* [B, T, heads*E] */
+    int64_t batch, heads, queries, keys, width, value_width;
+    int64_t mask_strides[4];       /* of B, head, query, key; 0 where it is broadcast */
+    float scale;
+};
+
+/* Attention over a memory of frames of `rows` x `columns` tokens, then `plain` unrotated tokens. */
+struct sg_memory {
+    const float *q;                /* [N, T, D], rotated by the queries' own positions */
+    const float *k, *v;            /* [N, S, C], [N, S, E]: the memory with and without position */
+    const float *weight, *bias;    /* [D, C], [D]: the projection of keys */
+    const float *tables[4];        /* cosines and sines [half, D/4] of columns, then of rows */
+    float *out;                    /* [N, T, E] */
+    int64_t batch, queries, frames, rows, columns, plain, width, channels, value_width;
+    const float *centres[2];       /* cosine and sine [2, D/4] of the grid's centre */
+    float scale;
+};
+
+typedef int (*sg_work)(const void *job, int64_t task, void *scratch);
+
+struct sg_crew {
+    sg_work work;
+    const void *job;
+    int64_t tasks;
+    size_t scratch;
+    atomic_llong next;
+    atomic_int failed;
+};
+
+static void *sg_take_tasks(void *given) {
+    struct sg_crew *crew = given;
+    char *memory = malloc(crew->scratch + LINE);
+    if (!memory) {
+        atomic_store(&crew->failed, 1);
+        return NULL;
+    }
+    void *scratch = memory + (LINE - (uintptr_t)memory % LINE);
+    for (;;) {
+        int64_t task = atomic_fetch_add(&crew->next, 1);
+        if (task >= crew->tasks) break;
+        crew->work(crew->job, task, scratch);
+    }
+    free(memory);
+    return NULL;
+}
+
+/* Run every task on up to `threads` threads, the caller's being one of them. */
+static int sg_run(sg_work work, const void *job, int64_t tasks, size_t scratch, int threads) {
+    enum { MOST = 256 };
+    pthread_t others[MOST];
+    struct sg_crew crew = {.work = work, .job = job, .tasks = tasks, .scratch = scratch};
+    if (threads > MOST) threads = MOST;
+    if (threads > tasks) threads = (int)tasks;
+    int started = 0;
+    while (started < threads - 1 && !pthread_create(&others[started], NULL, sg_take_tasks, &crew))
+        started++;
+    sg_take_tasks(&crew);
+    for (int i = 0; i < started; i++) pthread_join(others[i], NULL);
+    /* a thread without memory took no task: the others did them all, unless none had any */
+    return atomic_load(&crew.next) >= tasks ? 0 : -1;
+}
+
+/* The memory in the order it is read: [row][column][frame][channel], then the unrotated tokens. */
+static int sg_sort(const void *given, int64_t task, void *scratch) {
+    const struct sg_memory *const *both = given, *from = both[0], *to = both[1];
+    int64_t n = task / from->rows, row = task % from->rows, cells = from->rows * from->columns;
+    int64_t keys = from->frames * cells + from->plain;
+    int64_t widths[2] = {from->channels, from->value_width};
+    const float *sources[2] = {from->k, from->v};
+    float *targets[2] = {(float *)to->k, (float *)to->v};
+    (void)scratch;
+    for (int i = 0; i < 2; i++) {
+        int64_t width = widths[i];
+        const float *source = sources[i] + n * keys * width;
+        float *target = targets[i] + n * keys * width;
+        for (int64_t f = 0; f < from->frames; f++)
+            for (int64_t x = 0; x < from->columns; x++) {
+                int64_t cell = row * from->columns + x;
+                memcpy(target + (cell * from->frames + f) * width, source + (f * cells + cell) * width,
+                       (size_t)width * sizeof(float));
+            }
+        if (row == 0)
+            memcpy(target + from->frames * cells * width, source + from->frames * cells * width,
+                   (size_t)(from->plain * width) * sizeof(float));
+    }
+    return 0;
+}
+
+static inline int64_t sg_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+#define SG_INSIDE
+#define EACH(i, count) _Pragma("GCC unroll 8") for (int i = 0; i < (count); i++)
+#define SG_JOIN_(a, b) a##_##b
+#define SG_JOIN(a, b) SG_JOIN_(a, b)
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+#define ISA avx512
+#define LANES 16
+#define ROWS 8
+#define TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma")))
+#include "attention.c"
+#undef ISA
+#undef LANES
+#undef ROWS
+#undef TARGET
+
+#define ISA avx2
+#define LANES 8
+#define ROWS 4
+#define TARGET __attribute__((target("avx2,fma")))
+#include "attention.c"
+#undef ISA
+#undef LANES
+#undef ROWS
+#undef TARGET
+#endif
+
+#define ISA plain
+#define LANES 4
+#define ROWS 4
+#define TARGET
+#include "attention.c"
+
+/* The instruction sets, the widest first, as `sg_attention_run` takes them. */
+enum { SG_AVX512 = 2, SG_AVX2 = 1, SG_PLAIN = 0 };
+
+#if defined(__x86_64__)
+static uint64_t sg_saved_registers(void) {
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+#endif
+
+/* What the processor has and the operating system saves. */
+static int sg_widest(void) {
+#if defined(__x86_64__)
+    enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX2 = 1 << 5 };
+    const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
+    uint32_t a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & FMA) == 0 || (c & OSXSAVE) == 0) return SG_PLAIN;
+    uint64_t saved = sg_saved_registers();
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & AVX2) == 0 || (saved & 6) != 6) return SG_PLAIN;
+    return (b & avx512) == avx512 && (saved & 0xe0) == 0xe0 ? SG_AVX512 : SG_AVX2;
+#else
+    return SG_PLAIN;
+#endif
+}
+
+/* Whether a child process survives the instructions of a set; some machines announce what they
+   then refuse. 1 where there are no child processes: what the processor says is taken then. */
+static int sg_survives(int set);
+
+/* The widest set that can be used. */
+SG_EXPORT int sg_best(void) {
+    int set = sg_widest();
+    while (set > SG_PLAIN && !sg_survives(set)) set--;
+    return set;
+}
+
+SG_EXPORT int sg_attention(const struct sg_attention *job, int set, int threads) {
+#if defined(__x86_64__)
+    if (set == SG_AVX512) return attention_avx512(job, threads);
+    if (set == SG_AVX2) return attention_avx2(job, threads);
+#endif
+    return attention_plain(job, threads);
+}
+
+SG_EXPORT int sg_memory_attention(const struct sg_memory *job, int set, int threads) {
+#if defined(__x86_64__)
+    if (set == SG_AVX512) return memory_avx512(job, threads);
+    if (set == SG_AVX2) return memory_avx2(job, threads);
+#endif
+    return memory_plain(job, threads);
+}
+
+static int sg_survives(int set) {
+#if defined(_WIN32)
+    (void)set;
+    return 1;
+#else
+    pid_t child = fork();
+    if (child < 0) return 1;
+    if (child == 0) { /* two equal keys: the average of the values 1 and 2 */
+        float q[4] = {1, 2, 3, 4}, k[8] = {1, 1, 1, 1, 1, 1, 1, 1}, v[2] = {1, 2}, out = 0;
+        struct sg_attention job = {.q = q, .k = k, .v = v, .out = &out, .batch = 1, .heads = 1,
+                                   .queries = 1, .keys = 2, .width = 4, .value_width = 1, .scale = 1};
+        signal(SIGILL, SIG_DFL);
+        int status = sg_attention(&job, set, 1);
+        _exit(status != 0 || out < 1.49f || out > 1.51f);
+    }
+    int status = 1;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return 1;
+    return status == 0;
+#endif
+}
+
+#else /* ---------------------------------------------------- once for each instruction set */
+
+#define BLOCK (LANES * GROUPS) /* queries of a lane block */
+#define VF SG_JOIN(vf, ISA)
+#define VI SG_JOIN(vi, ISA)
+#define FN(name) SG_JOIN(name, ISA)
+#define INLINE TARGET static inline __attribute__((always_inline))
+
+typedef float VF __attribute__((vector_size(LANES * 4)));
+typedef int32_t VI __attribute__((vector_size(LANES * 4)));
+
+INLINE VF FN(all)(float x) { return x - (VF){0}; }
+INLINE VF FN(at)(const float *p) { return *(const VF *)p; }
+
+/* The greater of two; NaN where `a` is. */
+INLINE VF FN(most)(VF a, VF b) {
+    VI greater = b > a;
+    return (VF)(((VI)b & greater) | ((VI)a & ~greater));
+}
+
+/* 2 to the power of x <= 0, relative error 2e-7. */
+INLINE VF FN(power)(VF x) {
+    x = FN(most)(x, FN(all)(-126.0f));
+    VF shifted = x + 12582912.0f; /* 1.5 * 2^23: the whole part ends in the lowest bits */
+    VF f = x - (shifted - 12582912.0f);
+    VF y = f * 1.535336188319500e-4f + 1.339887440266574e-3f;
+    y = y * f + 9.618437357674640e-3f;
+    y = y * f + 5.550332471162809e-2f;
+    y = y * f + 2.402264791363012e-1f;
+    y = y * f + 6.931472028550421e-1f;
+    y = y * f + 1.0f;
+    return (VF)((VI)y + ((VI)shifted << 23));
+}
+
+/* scores[r][lanes] = start + sum over c of rows[r][c] * queries[c][lanes], for `count` rows.
+   Here and below `count` is a constant where it is inlined, so that sums are registers. */
+INLINE void FN(dot)(const int count, float *scores, const float *rows, int64_t stride,
+                    const float *queries, int64_t width, const float *start) {
+    VF sum[ROWS][GROUPS];
+    EACH(r, count) EACH(g, GROUPS) sum[r][g] = start ? FN(at)(start + g * LANES) : FN(all)(0);
+    for (int64_t c = 0; c < width; c++) {
+        VF x[GROUPS];
+        EACH(g, GROUPS) x[g] = FN(at)(queries + c * BLOCK + g * LANES);
+        EACH(r, count) EACH(g, GROUPS) sum[r][g] += x[g] * rows[r * stride + c];
+    }
+    EACH(r, count) EACH(g, GROUPS) *(VF *)(scores + r * BLOCK + g * LANES) = sum[r][g];
+}
+
+TARGET static void FN(scores)(float *scores, const float *keys, int64_t stride, int64_t count,
+                              const float *queries, int64_t width, const float *start) {
+    int64_t r = 0;
+    for (; r + ROWS <= count; r += ROWS)
+        FN(dot)(ROWS, scores + r * BLOCK, keys + r * stride, stride, queries, width, start);
+    for (; r < count; r++)
+        FN(dot)(1, scores + r * BLOCK, keys + r * stride, stride, queries, width, start);
+}
+
+/* What is known of a lane block: running maximum and sum, and the sum of weighted values. */
+struct FN(state) {
+    VF most[GROUPS], sum[GROUPS];
+    float *values; /* [value_width][BLOCK] */
+};
+
+/* Some channels of the values: out[r] = out[r] * factor + sum over keys of v[key][r] * p[key].
+   The keys of a block are added up before, so that rounding does not grow with their number. */
+INLINE void FN(gather)(const int channels, float *out, const VF *factor, const float *v,
+                       int64_t stride, const float *p, int64_t count) {
+    VF sum[ROWS][GROUPS];
+    EACH(r, channels) EACH(g, GROUPS) sum[r][g] = FN(all)(0);
+    for (int64_t i = 0; i < count; i++) {
+        VF x[GROUPS];
+        EACH(g, GROUPS) x[g] = FN(at)(p + i * BLOCK + g * LANES);
+        EACH(r, channels) EACH(g, GROUPS) sum[r][g] += x[g] * v[i * stride + r];
+    }
+    EACH(r, channels) EACH(g, GROUPS) {
+        VF *target = (VF *)(out + r * BLOCK + g * LANES);
+        *target = *target * factor[g] + sum[r][g];
+    }
+}
+
+/* Take `count` keys into the average: their scores become weights, their values are added. */
+TARGET static void FN(absorb)(struct FN(state) *state, float *scores, int64_t count, const float *v,
+                              int64_t stride, int64_t value_width) {
+    VF factor[GROUPS];
+    for (int g = 0; g < GROUPS; g++) {
+        VF most = state->most[g], sum = FN(all)(0);
+        for (int64_t i = 0; i < count; i++) most = FN(most)(most, FN(at)(scores + i * BLOCK + g * LANES));
+        factor[g] = FN(power)(state->most[g] - most);
+        for (int64_t i = 0; i < count; i++) {
+            VF *p = (VF *)(scores + i * BLOCK + g * LANES);
+            *p = FN(power)(*p - most);
+            sum += *p;
+        }
+        state->most[g] = most;
+        state->sum[g] = state->sum[g] * factor[g] + sum;
+    }
+    int64_t c = 0;
+    for (; c + ROWS <= value_width; c += ROWS)
+        FN(gather)(ROWS, state->values + c * BLOCK, factor, v + c, stride, scores, count);
+    for (; c < value_width; c++)
+        FN(gather)(1, state->values + c * BLOCK, factor, v + c, stride, scores, count);
+}
+
+TARGET static void FN(begin)(struct FN(state) *state, float *values, int64_t value_width) {
+    for (int g = 0; g < GROUPS; g++) {
+        state->most[g] = FN(all)(-1e30f);
+        state->sum[g] = FN(all)(0);
+    }
+    state->values = values;
+    memset(values, 0, (size_t)value_width * BLOCK * sizeof(float));
+}
+
+/* Queries [count][width] with a stride -> [width][BLOCK], scaled; lanes without a query are 0. */
+TARGET static void FN(pack)(float *packed, const float *q, int64_t stride, int64_t count,
+                            int64_t width, float scale) {
+    for (int64_t c = 0; c < width; c++) {
+        for (int64_t i = 0; i < count; i++) packed[c * BLOCK + i] = q[i * stride + c] * scale;
+        for (int64_t i = count; i < BLOCK; i++) packed[c * BLOCK + i] = 0;
+    }
+}
+
+TARGET static void FN(store)(float *out, int64_t stride, int64_t count, struct FN(state) *state,
+                             int64_t value_width) {
+    float sums[BLOCK];
+    for (int g = 0; g < GROUPS; g++) memcpy(sums + g * LANES, &state->sum[g], sizeof(VF));
+    for (int64_t i = 0; i < count; i++) {
+        float share = 1.0f / sums[i];
+        for (int64_t c = 0; c < value_width; c++) out[i * stride + c] = state->values[c * BLOCK + i] * share;
+    }
+}
+
+/* ------------------------------------------------------------------ attention of any shape */
+
+static const float FN(log2e) = 1.4426950408889634f;
+
+static int64_t FN(blocks)(int64_t queries) { return (queries + BLOCK - 1) / BLOCK; }
+
+TARGET static void FN(add_mask)(float *scores, const struct sg_attention *job, int64_t b, int64_t h,
+                                int64_t first, int64_t lanes, int64_t key, int64_t count) {
+    const int64_t *s = job->mask_strides;
+    const float *mask = job->mask + b * s[0] + h * s[1] + first * s[2] + key * s[3];
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t lane = 0; lane < lanes; lane++)
+            scores[i * BLOCK + lane] += mask[lane * s[2] + i * s[3]] * FN(log2e);
+}
+
+TARGET static int FN(attend)(const void *given, int64_t task, void *scratch) {
+    const struct sg_attention *job = given;
+    int64_t D = job->width, E = job->value_width, blocks = FN(blocks)(job->queries);
+    int64_t block = task % blocks, h = task / blocks % job->heads, b = task / blocks / job->heads;
+    int64_t first = block * BLOCK, lanes = sg_least(BLOCK, job->queries - first);
+    float *queries = scratch, *scores = queries + D * BLOCK, *values = scores + KEYS * BLOCK;
+    struct FN(state) state;
+    FN(begin)(&state, values, E);
+    const float *q = job->q + ((b * job->queries + first) * job->heads + h) * D;
+    const float *k = job->k + (b * job->keys * job->heads + h) * D;
+    const float *v = job->v + (b * job->keys * job->heads + h) * E;
+    FN(pack)(queries, q, job->heads * D, lanes, D, job->scale * FN(log2e));
+    for (int64_t key = 0; key < job->keys; key += KEYS) {
+        int64_t count = sg_least(KEYS, job->keys - key);
+        FN(scores)(scores, k + key * job->heads * D, job->heads * D, count, queries, D, NULL);
+        if (job->mask) FN(add_mask)(scores, job, b, h, first, lanes, key, count);
+        FN(absorb)(&state, scores, count, v + key * job->heads * E, job->heads * E, E);
+    }
+    float *out = job->out + ((b * job->queries + first) * job->heads + h) * E;
+    FN(store)(out, job->heads * E, lanes, &state, E);
+    return 0;
+}
+
+static int FN(attention)(const struct sg_attention *job, int threads) {
+    int64_t tasks = job->batch * job->heads * FN(blocks)(job->queries);
+    size_t scratch = (size_t)(job->width + KEYS + job->value_width) * BLOCK * sizeof(float);
+    return sg_run(FN(attend), job, tasks, scratch, threads);
+}
+
+/* ------------------------------------------------------------- attention over rotated memory
+
+   A key is R(x, y) (W m + b): R rotates channel pairs of the first half of the channels by the
+   column x and of the second half by the row y. So the score of a query with it is
+
+       (u_x + v_y) . m + (s_x + t_y)
+
+   with u, v of as many channels as m has, made once per query and column or row: 64 products per
+   pair instead of 256, and the sum u_x + v_y is shared by the frames of the memory.
+
+   With A_j = a_j W[2j] + b_j W[2j+1] and B_j = b_j W[2j] - a_j W[2j+1] of channel pair j of a
+   query (a_j, b_j), turned to the middle of the grid, and d the distance from the middle,
+
+       u_d = sum_j cos(d s_j) A_j + sin(d s_j) B_j = C_d + S_d,       u_-d = C_d - S_d
+
+   which halves the work again. The bias is one more channel of W whose m is 1. */
+
+/* Vectors u [side][channels + 1][BLOCK] of one half of the channels; `axis` 0 columns, 1 rows. */
+TARGET static void FN(spread)(float *out, const struct sg_memory *job, const float *queries,
+                              int axis, float *scratch) {
+    int64_t pairs = job->width / 4, C = job->channels, side = axis ? job->rows : job->columns;
+    int64_t half = (side + 1) / 2, first = axis * pairs * 2;
+    float *centred = scratch, *A = centred + 2 * pairs * BLOCK, *B = A + pairs * BLOCK;
+    float *even = B + pairs * BLOCK, *odd = even + half * BLOCK;
+    for (int64_t j = 0; j < pairs; j++) {
+        float cos = job->centres[0][axis * pairs + j], sin = job->centres[1][axis * pairs + j];
+        for (int g = 0; g < GROUPS; g++) {
+            VF a = FN(at)(queries + (first + 2 * j) * BLOCK + g * LANES);
+            VF b = FN(at)(queries + (first + 2 * j + 1) * BLOCK + g * LANES);
+            *(VF *)(centred + 2 * j * BLOCK + g * LANES) = a * cos + b * sin;
+            *(VF *)(centred + (2 * j + 1) * BLOCK + g * LANES) = b * cos - a * sin;
+        }
+    }
+    for (int64_t c = 0; c <= C; c++) {
+        for (int64_t j = 0; j < pairs; j++) {
+            int64_t row = first + 2 * j;
+            float even_w = c < C ? job->weight[row * C + c] : job->bias[row];
+            float odd_w = c < C ? job->weight[(row + 1) * C + c] : job->bias[row + 1];
+            for (int g = 0; g < GROUPS; g++) {
+                VF a = FN(at)(centred + 2 * j * BLOCK + g * LANES);
+                VF b = FN(at)(centred + (2 * j + 1) * BLOCK + g * LANES);
+                *(VF *)(A + j * BLOCK + g * LANES) = a * even_w + b * odd_w;
+                *(VF *)(B + j * BLOCK + g * LANES) = b * even_w - a * odd_w;
+            }
+        }
+        FN(scores)(even, job->tables[2 * axis], pairs, half, A, pairs, NULL);
+        FN(scores)(odd, job->tables[2 * axis + 1], pairs, half, B, pairs, NULL);
+        for (int64_t i = 0; i < half; i++) {
+            /* table row i is the distance of position side - half + i from the middle */
+            float *after = out + ((side - half + i) * (C + 1) + c) * BLOCK;
+            float *before = out + ((half - 1 - i) * (C + 1) + c) * BLOCK;
+            for (int g = 0; g < GROUPS; g++) {
+                VF x = FN(at)(even + i * BLOCK + g * LANES), y = FN(at)(odd + i * BLOCK + g * LANES);
+                *(VF *)(before + g * LANES) = x - y;
+                *(VF *)(after + g * LANES) = x + y;
+            }
+        }
+    }
+}
+
+/* Scores of one cell of the grid in some frames: (u + v) . m of each. */
+INLINE void FN(cell)(const int frames, float *scores, const float *m, int64_t stride,
+                     const float *u, const float *v, int64_t C) {
+    VF sum[ROWS][GROUPS];
+    EACH(g, GROUPS) {
+        VF start = FN(at)(u + C * BLOCK + g * LANES) + FN(at)(v + C * BLOCK + g * LANES);
+        EACH(f, frames) sum[f][g] = start;
+    }
+    for (int64_t c = 0; c < C; c++) {
+        VF x[GROUPS];
+        EACH(g, GROUPS) x[g] = FN(at)(u + c * BLOCK + g * LANES) + FN(at)(v + c * BLOCK + g * LANES);
+        EACH(f, frames) EACH(g, GROUPS) sum[f][g] += x[g] * m[f * stride + c];
+    }
+    EACH(f, frames) EACH(g, GROUPS) *(VF *)(scores + f * BLOCK + g * LANES) = sum[f][g];
+}
+
+TARGET static void FN(cells)(float *scores, const float *m, int64_t stride, int64_t frames,
+                             const float *u, const float *v, int64_t C) {
+    for (; frames >= ROWS; frames -= ROWS, scores += ROWS * BLOCK, m += ROWS * stride)
+        FN(cell)(ROWS, scores, m, stride, u, v, C);
+    switch (frames) {
+#if ROWS == 8
+        case 7: FN(cell)(7, scores, m, stride, u, v, C); break;
+        case 6: FN(cell)(6, scores, m, stride, u, v, C); break;
+        case 5: FN(cell)(5, scores, m, stride, u, v, C); break;
+        case 4: FN(cell)(4, scores, m, stride, u, v, C); break;
+#endif
+        case 3: FN(cell)(3, scores, m, stride, u, v, C); break;
+        case 2: FN(cell)(2, scores, m, stride, u, v, C); break;
+        case 1: FN(cell)(1, scores, m, stride, u, v, C); break;
+    }
+}
+
+/* Floats of scratch, and where its parts begin. */
+struct FN(layout) { int64_t queries, columns, rows, rest, scores, values, total; };
+
+static struct FN(layout) FN(lay_out)(const struct sg_memory *job) {
+    int64_t C = job->channels, pairs = job->width / 4;
+    int64_t side = job->rows > job->columns ? job->rows : job->columns;
+    int64_t most = job->frames > KEYS ? job->frames : KEYS;
+    struct FN(layout) at = {0};
+    at.columns = at.queries + job->width * BLOCK;
+    at.rows = at.columns + job->columns * (C + 1) * BLOCK;
+    at.rest = at.rows + job->rows * (C + 1) * BLOCK;
+    int64_t spread = 4 * pairs + (side + 1), plain = C + 1;
+    at.scores = at.rest + (spread > plain ? spread : plain) * BLOCK;
+    at.values = at.scores + most * BLOCK;
+    at.total = at.values + job->value_width * BLOCK;
+    return at;
+}
+
+/* The unrotated tokens: one vector w = W' q for all of them. */
+TARGET static void FN(absorb_plain)(struct FN(state) *state, const struct sg_memory *job,
+                                    const float *k, const float *v, const float *queries, float *w,
+                                    float *scores) {
+    int64_t C = job->channels;
+    memset(w, 0, (size_t)(C + 1) * BLOCK * sizeof(float));
+    for (int64_t d = 0; d < job->width; d++)
+        for (int64_t c = 0; c <= C; c++) {
+            float y = c < C ? job->weight[d * C + c] : job->bias[d];
+            for (int g = 0; g < GROUPS; g++)
+                *(VF *)(w + c * BLOCK + g * LANES) += FN(at)(queries + d * BLOCK + g * LANES) * y;
+        }
+    for (int64_t i = 0; i < job->plain; i += KEYS) {
+        int64_t count = sg_least(KEYS, job->plain - i);
+        FN(scores)(scores, k + i * C, C, count, w, C, w + C * BLOCK);
+        FN(absorb)(state, scores, count, v + i * job->value_width, job->value_width, job->value_width);
+    }
+}
+
+TARGET static int FN(recall)(const void *given, int64_t task, void *scratch) {
+    const struct sg_memory *job = given;
+    int64_t C = job->channels, E = job->value_width, blocks = FN(blocks)(job->queries);
+    int64_t n = task / blocks, first = task % blocks * BLOCK;
+    int64_t lanes = sg_least(BLOCK, job->queries - first);
+    int64_t cells = job->rows * job->columns, keys = job->frames * cells + job->plain;
+    struct FN(layout) at = FN(lay_out)(job);
+    float *base = scratch, *queries = base + at.queries, *scores = base + at.scores;
+    float *columns = base + at.columns, *rows = base + at.rows;
+    const float *k = job->k + n * keys * C, *v = job->v + n * keys * E;
+    FN(pack)(queries, job->q + (n * job->queries + first) * job->width, job->width, lanes, job->width,
+             job->scale * FN(log2e));
+    FN(spread)(columns, job, queries, 0, base + at.rest);
+    FN(spread)(rows, job, queries, 1, base + at.rest);
+    struct FN(state) state;
+    FN(begin)(&state, base + at.values, E);
+    int64_t step = job->frames >= KEYS ? 1 : KEYS / (job->frames ? job->frames : 1);
+    for (int64_t y = 0; job->frames && y < job->rows; y++)
+        for (int64_t x = 0; x < job->columns; x += step) {
+            int64_t many = sg_least(step, job->columns - x);
+            int64_t key = (y * job->columns + x) * job->frames;
+            for (int64_t i = 0; i < many; i++)
+                FN(cells)(scores + i * job->frames * BLOCK, k + (key + i * job->frames) * C, C, job->frames,
+                          columns + (x + i) * (C + 1) * BLOCK, rows + y * (C + 1) * BLOCK, C);
+            FN(absorb)(&state, scores, many * job->frames, v + key * E, E, E);
+        }
+    if (job->plain)
+        FN(absorb_plain)(&state, job, k + job->frames * cells * C, v + job->frames * cells * E, queries,
+                         base + at.rest, scores);
+    FN(store)(job->out + (n * job->queries + first) * E, E, lanes, &state, E);
+    return 0;
+}
+
+static int FN(memory)(const struct sg_memory *job, int threads) {
+    struct sg_memory sorted = *job;
+    int64_t keys = job->frames * job->rows * job->columns + job->plain;
+    float *k = malloc((size_t)(job->batch * keys * job->channels) * sizeof(float) + LINE);
+    float *v = malloc((size_t)(job->batch * keys * job->value_width) * sizeof(float) + LINE);
+    int status = -1;
+    if (k && v) {
+        sorted.k = k;
+        sorted.v = v;
+        const struct sg_memory *both[2] = {job, &sorted};
+        status = sg_run(sg_sort, both, job->batch * job->rows, 0, threads);
+    }
+    int64_t tasks = job->batch * FN(blocks)(job->queries);
+    if (!status) status = sg_run(FN(recall), &sorted, tasks, (size_t)FN(lay_out)(job).total * sizeof(float), threads);
+    free(k);
+    free(v);
+    return status;
+}
+
+#undef BLOCK
+#undef VF
+#undef VI
+#undef FN
+#undef INLINE
+#endif

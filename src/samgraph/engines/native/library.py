@@ -1,0 +1,171 @@
+"""The compiled `attention.c`, called with numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from samgraph.errors import EngineError
+from samgraph.graph.types import Array
+
+NAME = "_attention.lib"  # next to this file; the same on every system, found by path alone
+VERSION = 1  # of what the kernels compute; part of the key of cached graphs
+_SETS = ("plain", "avx2", "avx512")
+
+_Floats = ctypes.POINTER(ctypes.c_float)
+_Int = ctypes.c_int64
+
+
+class _Attention(ctypes.Structure):
+    """`struct sg_attention` of attention.c."""
+
+    _fields_ = (
+        *((name, _Floats) for name in ("q", "k", "v", "mask", "out")),
+        *((name, _Int) for name in ("batch", "heads", "queries", "keys", "width", "value_width")),
+        ("mask_strides", _Int * 4),
+        ("scale", ctypes.c_float),
+    )
+
+
+class _Memory(ctypes.Structure):
+    """`struct sg_memory` of attention.c."""
+
+    _fields_ = (
+        *((name, _Floats) for name in ("q", "k", "v", "weight", "bias")),
+        ("tables", _Floats * 4),
+        ("out", _Floats),
+        *((name, _Int) for name in ("batch", "queries", "frames", "rows", "columns", "plain")),
+        *((name, _Int) for name in ("width", "channels", "value_width")),
+        ("centres", _Floats * 2),
+        ("scale", ctypes.c_float),
+    )
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels for one instruction set. They may run in several threads at once."""
+
+    _library: ctypes.CDLL
+    instructions: str
+
+    def flash_attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        mask: Array | None = None,
+        *,
+        heads: int,
+        scale: float,
+        threads: int = 1,
+    ) -> Array:
+        """What `ops.attention` means: [..., T, heads*D] -> [..., T, heads*E], computed in f32."""
+        dtype = q.dtype
+        q, k, v = (_rows(array) for array in (q, k, v))
+        *outer, T, _ = q.shape
+        E = v.shape[-1]
+        out = np.empty((*outer, T, E), np.float32)
+        job = _Attention(q=_data(q), k=_data(k), v=_data(v), out=_data(out), scale=scale)
+        job.batch, job.heads, job.queries = int(np.prod(outer, dtype=int)), heads, T
+        job.keys, job.width, job.value_width = k.shape[-2], q.shape[-1] // heads, E // heads
+        if mask is not None:
+            scores = (*outer, heads, T, k.shape[-2])
+            spread = np.broadcast_to(_rows(mask), scores)
+            if len(outer) > 1:  # one stride for all outer axes
+                spread = np.ascontiguousarray(spread)
+            spread = spread.reshape(job.batch, *scores[-3:])
+            job.mask, job.mask_strides = (
+                _data(spread),
+                (_Int * 4)(*(s // 4 for s in spread.strides)),
+            )
+        if out.size:
+            self._check(self._library.sg_attention(ctypes.byref(job), self._set, threads))
+        return out.astype(dtype, copy=False)
+
+    def rope_key_attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        weight: Array,
+        bias: Array,
+        *,
+        grid: tuple[int, int],
+        theta: float,
+        unrotated: int,
+        scale: float,
+        threads: int = 1,
+    ) -> Array:
+        """Attention over `axial_rope(linear(k, weight, bias))`: [N, T, D] -> [N, T, E]."""
+        dtype = q.dtype
+        q, k, v, weight, bias = (_rows(array) for array in (q, k, v, weight, bias))
+        N, T, D = q.shape
+        out = np.empty((N, T, v.shape[-1]), np.float32)
+        rows, columns = grid
+        tables, centres = _tables(grid, D, theta)
+        job = _Memory(q=_data(q), k=_data(k), v=_data(v), weight=_data(weight), bias=_data(bias))
+        job.tables, job.centres = (
+            (_Floats * 4)(*map(_data, tables)),
+            (_Floats * 2)(*map(_data, centres)),
+        )
+        job.out, job.scale = _data(out), scale
+        job.batch, job.queries, job.rows, job.columns = N, T, rows, columns
+        job.frames, job.plain = (k.shape[1] - unrotated) // (rows * columns), unrotated
+        job.width, job.channels, job.value_width = D, k.shape[-1], v.shape[-1]
+        if out.size:
+            self._check(self._library.sg_memory_attention(ctypes.byref(job), self._set, threads))
+        return out.astype(dtype, copy=False)
+
+    @property
+    def _set(self) -> int:
+        return _SETS.index(self.instructions)
+
+    @staticmethod
+    def _check(status: int) -> None:
+        if status:
+            raise EngineError("there is not enough memory for attention", hint="fewer objects")
+
+
+@cache
+def find_kernels() -> Kernels | None:
+    """The kernels for the widest instructions that work here; None where none were built."""
+    path = Path(__file__).with_name(NAME)
+    if not path.is_file():
+        return None
+    try:
+        library = ctypes.CDLL(str(path))
+        return Kernels(library, _SETS[library.sg_best()])
+    except (OSError, AttributeError, IndexError):  # built for another system, or an older one
+        return None
+
+
+@cache
+def _tables(
+    grid: tuple[int, int], width: int, theta: float
+) -> tuple[tuple[Array, ...], tuple[Array, Array]]:
+    """Cosines and sines of positions behind the middle of the grid, and of the middle itself.
+
+    Four tables [half, width/4], of columns and of rows; two [2, width/4].
+    """
+    speeds = theta ** (-np.arange(0, width, 4) / width)
+    tables: list[Array] = []
+    middles = []
+    for side in (grid[1], grid[0]):
+        middle = (side - 1) / 2
+        angles = np.outer(np.arange(side - (side + 1) // 2, side) - middle, speeds)
+        tables += [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)]
+        middles.append(middle * speeds)
+    centres = np.stack(middles)
+    return tuple(tables), (np.cos(centres).astype(np.float32), np.sin(centres).astype(np.float32))
+
+
+def _rows(array: Array) -> Array:
+    return np.ascontiguousarray(array, np.float32)
+
+
+def _data(array: Array) -> ctypes._Pointer[ctypes.c_float]:
+    return array.ctypes.data_as(_Floats)

@@ -1,0 +1,76 @@
+"""Ops that only native kernels have; passes put them into a graph.
+
+    flash_attention      what `attention` means
+    rope_key_attention   attention(q, axial_rope(linear(k, weight, bias)), v) with one head
+
+For `rope_key_attention` q is [N, T, D], k [N, S, C] with C < D, v [N, S, E], weight [D, C], bias
+[D]; S is whole frames of the grid, then `unrotated` tokens. Its keys of D channels are never made.
+"""
+
+from samgraph.graph.dims import Dim, product
+from samgraph.graph.registry import ENGINE_OPS, expect, find_op, register
+from samgraph.graph.types import Array, TensorType
+
+Pair = tuple[int, int]
+_ATTENTION, _LINEAR, _ROPE = (find_op(name) for name in ("attention", "linear", "axial_rope"))
+
+
+def infer(
+    q: TensorType,
+    k: TensorType,
+    v: TensorType,
+    weight: TensorType,
+    bias: TensorType,
+    *,
+    grid: Pair,
+    theta: float,
+    unrotated: Dim,
+    scale: float,
+) -> TensorType:
+    """The queries' positions with the values' width."""
+    expect(q.rank == 3, "rope_key_attention", "needs a batch", got=q, want="[N, T, D]")
+    keys = _LINEAR.infer(k, weight, bias)
+    keys = _ROPE.infer(keys, grid=grid, theta=theta, heads=1, unrotated=unrotated)
+    return _ATTENTION.infer(q, keys, v, heads=1, scale=scale)
+
+
+def reference(
+    q: Array,
+    k: Array,
+    v: Array,
+    weight: Array,
+    bias: Array,
+    *,
+    grid: Pair,
+    theta: float,
+    unrotated: int,
+    scale: float,
+) -> Array:
+    """Keys as they are defined, then attention."""
+    keys = _LINEAR.reference(k, weight, bias)
+    keys = _ROPE.reference(keys, grid=grid, theta=theta, heads=1, unrotated=unrotated)
+    return _ATTENTION.reference(q, keys, v, heads=1, scale=scale)
+
+
+def work(result: TensorType, q: TensorType, k: TensorType, *_: TensorType, **__: object) -> Dim:
+    """A multiply-add per channel of keys and values for every query and key."""
+    return product(q.shape[:-1]) * k.shape[-2] * (k.shape[-1] + result.shape[-1])
+
+
+register(
+    "rope_key_attention",
+    infer=infer,
+    reference=reference,
+    work=work,
+    meaning=__doc__,
+    table=ENGINE_OPS,
+)
+register(
+    "flash_attention",
+    infer=_ATTENTION.infer,
+    reference=_ATTENTION.reference,
+    work=_ATTENTION.work,
+    meaning=__doc__,
+    table=ENGINE_OPS,
+)
+NATIVE_OPS = frozenset(("flash_attention", "rope_key_attention"))

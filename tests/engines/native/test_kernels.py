@@ -1,0 +1,154 @@
+"""Native attention against the numpy reference: any shapes, every instruction set."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samgraph.engines.native import Kernels
+from samgraph.graph.registry import find_op
+from samgraph.graph.types import Array
+from tests.engines.native.kernels import every_set, needs_kernels
+from tests.tolerances import NATIVE_ATTENTION
+
+pytestmark = needs_kernels
+KERNELS = pytest.mark.parametrize("kernels", every_set(), ids=lambda k: k.instructions)
+SMALL = st.integers(1, 6)
+
+
+def drawn(seed: int, *shape: int) -> Array:
+    array: Array = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return array
+
+
+def reference(op: str, *arrays: Array | None, **attributes: object) -> Array:
+    """In double precision."""
+    wide = [None if array is None else array.astype(np.float64) for array in arrays]
+    return np.asarray(find_op(op).reference(*wide, **attributes))
+
+
+@KERNELS
+@settings(max_examples=60)
+@given(
+    heads=SMALL,
+    sizes=st.tuples(SMALL, st.integers(1, 110), st.integers(1, 150), SMALL, SMALL),
+    mask=st.sampled_from(["none", "whole", "keys", "heads"]),
+    threads=st.integers(1, 3),
+    spread=st.sampled_from([0.1, 1.0, 30.0]),
+)
+def test_attention_of_any_shape(
+    kernels: Kernels,
+    heads: int,
+    sizes: tuple[int, int, int, int, int],
+    mask: str,
+    threads: int,
+    spread: float,
+) -> None:
+    B, T, S, D, E = sizes
+    q, k, v = (
+        drawn(1, B, T, heads * D) * spread,
+        drawn(2, B, S, heads * D),
+        drawn(3, B, S, heads * E),
+    )
+    shapes = {"whole": (B, heads, T, S), "keys": (S,), "heads": (heads, 1, S)}
+    added = drawn(4, *shapes[mask]) if mask != "none" else None
+    scale = D**-0.5
+
+    y = kernels.flash_attention(q, k, v, added, heads=heads, scale=scale, threads=threads)
+
+    expected = reference("attention", q, k, v, added, heads=heads, scale=scale)
+    np.testing.assert_allclose(y, expected, rtol=NATIVE_ATTENTION, atol=NATIVE_ATTENTION / 10)
+
+
+@KERNELS
+@settings(max_examples=60)
+@given(
+    N=st.integers(1, 3),
+    T=st.integers(1, 100),
+    frames=st.integers(0, 10),
+    grid=st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    plain=st.integers(0, 140),
+    quarter=SMALL,
+    widths=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    threads=st.integers(1, 3),
+)
+def test_attention_over_rotated_memory_of_any_shape(
+    kernels: Kernels,
+    N: int,
+    T: int,
+    frames: int,
+    grid: tuple[int, int],
+    plain: int,
+    quarter: int,
+    widths: tuple[int, int],
+    threads: int,
+) -> None:
+    D, (C, E) = 4 * quarter, widths
+    S = frames * grid[0] * grid[1] + plain
+    if S == 0:
+        return
+    q, k, v = drawn(1, N, T, D) * 3, drawn(2, N, S, C), drawn(3, N, S, E)
+    weight, bias = drawn(4, D, C), drawn(5, D)
+    options = {"grid": grid, "theta": 1e4, "unrotated": plain, "scale": D**-0.5}
+
+    y = kernels.rope_key_attention(q, k, v, weight, bias, **options, threads=threads)
+
+    expected = reference("rope_key_attention", q, k, v, weight, bias, **options)
+    np.testing.assert_allclose(y, expected, rtol=NATIVE_ATTENTION, atol=NATIVE_ATTENTION / 10)
+
+
+@KERNELS
+def test_the_number_of_threads_does_not_change_a_bit(kernels: Kernels) -> None:
+    q, k, v = drawn(1, 2, 200, 32), drawn(2, 2, 300, 32), drawn(3, 2, 300, 16)
+    runs = [kernels.flash_attention(q, k, v, heads=2, scale=0.3, threads=n) for n in (1, 2, 7)]
+
+    assert np.array_equal(runs[0], runs[1])
+    assert np.array_equal(runs[0], runs[2])
+
+
+@KERNELS
+def test_large_scores_do_not_overflow(kernels: Kernels) -> None:
+    q, k = np.full((1, 3, 4), 300, np.float32), drawn(2, 1, 70, 4) * 300
+    v = drawn(3, 1, 70, 2)
+
+    y = kernels.flash_attention(q, k, v, heads=1, scale=1.0)
+
+    best = k[0].sum(1).argmax()
+    np.testing.assert_allclose(y, np.broadcast_to(v[:, best : best + 1], y.shape), rtol=1e-6)
+
+
+@KERNELS
+def test_masked_keys_have_no_weight(kernels: Kernels) -> None:
+    q, k, v = drawn(1, 1, 5, 8), drawn(2, 1, 130, 8), drawn(3, 1, 130, 4)
+    mask = np.zeros(130, np.float32)
+    mask[:100] = -np.inf
+
+    y = kernels.flash_attention(q, k, v, mask, heads=1, scale=1.0)
+
+    expected = reference("attention", q, k[:, 100:], v[:, 100:], heads=1, scale=1.0)
+    np.testing.assert_allclose(y, expected, rtol=NATIVE_ATTENTION, atol=NATIVE_ATTENTION / 10)
+
+
+@KERNELS
+def test_nan_is_not_lost(kernels: Kernels) -> None:
+    q, k, v = drawn(1, 1, 60, 8), drawn(2, 1, 90, 8), drawn(3, 1, 90, 4)
+    k[0, 40, 3] = np.nan
+
+    assert np.isnan(kernels.flash_attention(q, k, v, heads=1, scale=1.0)).all()
+
+
+@KERNELS
+def test_arrays_need_not_be_contiguous(kernels: Kernels) -> None:
+    q, k, v = (drawn(i, 1, 8, 70).transpose(0, 2, 1) for i in range(3))
+
+    y = kernels.flash_attention(q, k, v, heads=2, scale=0.5)
+
+    expected = reference("attention", q, k, v, heads=2, scale=0.5)
+    np.testing.assert_allclose(y, expected, rtol=NATIVE_ATTENTION, atol=NATIVE_ATTENTION / 10)
+
+
+@KERNELS
+def test_no_query_gives_nothing(kernels: Kernels) -> None:
+    q, k, v = drawn(1, 1, 0, 8), drawn(2, 1, 9, 8), drawn(3, 1, 9, 4)
+
+    assert kernels.flash_attention(q, k, v, heads=1, scale=1.0).shape == (1, 0, 4)
