@@ -6,10 +6,12 @@ import io
 import json
 import math
 import queue
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import openvino
@@ -25,6 +27,7 @@ from samgraph.graph.parser import parse_graph
 from samgraph.graph.types import Array, numpy_dtype
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
 
+Widen: TypeAlias = Callable[[], CompiledModel]
 _SHAPE = attrgetter("shape")
 
 
@@ -88,10 +91,20 @@ class Stage(Protocol):
 
 
 class ModelStage:
-    """One compiled model and its idle requests; each thread that runs takes one."""
+    """One compiled model and its idle requests; each thread that runs takes one.
 
-    def __init__(self, plan: StagePlan, compiled: CompiledModel) -> None:
+    A compiled model uses all threads for one run, and further runs wait for it. When runs from
+    several threads meet, `widen` compiles it again in the background, with a thread for each of
+    several runs: less time in all. A run that is alone uses all threads again.
+    """
+
+    def __init__(
+        self, plan: StagePlan, compiled: CompiledModel, widen: Widen | None = None
+    ) -> None:
         self.compiled = compiled
+        self.shared: CompiledModel | None = None  # for runs at the same time
+        self._widen, self._running, self._lock = widen, 0, threading.Lock()
+        self._shared_idle: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._inputs, self._outputs = plan.inputs, plan.outputs
         self._fixed = tuple(_fixed(port) for port in compiled.outputs)
         types = [port.get_element_type() for port in compiled.inputs]
@@ -103,24 +116,41 @@ class ModelStage:
 
         OpenVINO writes outputs of static shape directly; others are copied.
         """
+        idle, compiled = self._idle, self.compiled
+        with self._lock:
+            self._running += 1
+            if self._running > 1 and self.shared is not None:
+                idle, compiled = self._shared_idle, self.shared
+            elif self._running > 1 and self._widen is not None:
+                threading.Thread(target=self._share, args=(self._widen,)).start()
+                self._widen = None
         try:
-            request = self._idle.get_nowait()
-        except queue.Empty:
-            request = self.compiled.create_infer_request()
-        arrays: list[Any] = list(map(values.__getitem__, self._inputs))
-        for i in self._halves:  # numpy has no bf16 that OpenVINO knows
-            bits, shape = arrays[i].view(np.uint16), openvino.Shape(arrays[i].shape)
-            arrays[i] = openvino.Tensor(bits, shape, openvino.Type.bf16)
-        made: list[Array | None] = []
-        for index, fixed in enumerate(self._fixed):
-            array = None if fixed is None else np.empty(*fixed)
-            made.append(array)
-            if array is not None:
-                request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
-        results = request.infer(arrays, share_inputs=True, share_outputs=True)
-        for index, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
-            values[name] = results[index].copy() if array is None else array
-        self._idle.put(request)
+            try:
+                request = idle.get_nowait()
+            except queue.Empty:
+                request = compiled.create_infer_request()
+            arrays: list[Any] = list(map(values.__getitem__, self._inputs))
+            for i in self._halves:  # numpy has no bf16 that OpenVINO knows
+                bits, shape = arrays[i].view(np.uint16), openvino.Shape(arrays[i].shape)
+                arrays[i] = openvino.Tensor(bits, shape, openvino.Type.bf16)
+            made: list[Array | None] = []
+            for index, fixed in enumerate(self._fixed):
+                array = None if fixed is None else np.empty(*fixed)
+                made.append(array)
+                if array is not None:
+                    request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
+            results = request.infer(arrays, share_inputs=True, share_outputs=True)
+            for index, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
+                values[name] = results[index].copy() if array is None else array
+            idle.put(request)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def _share(self, widen: Widen) -> None:
+        """Compile for several runs at once; if that fails, runs stay one after another."""
+        with suppress(RuntimeError):
+            self.shared = widen()
 
     def export(self) -> bytes:
         """The compiled model."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 from samgraph.errors import OptionError
 from samgraph.media.video.source import OnDamage
 from samgraph.models.family import SegmentationModel
+from samgraph.predict.options import check_names
 from samgraph.predict.video.bank import STORED_AS, MemoryPrecision
 from samgraph.predict.video.policy import MemoryPolicy, ReferencePolicy
 from samgraph.untrusted.arguments import choice, flag, number, whole
@@ -129,9 +129,5 @@ def read_options(kind: type[Options], given: Mapping[str, Any], what: str) -> Op
     Raises:
         OptionError: There is no such option, or its value makes no sense.
     """
-    known = [field.name for field in fields(kind)]
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, n=3) or known
-            raise OptionError(f"a {what} has no option `{name}`", expected=", ".join(near))
+    check_names(given, [field.name for field in fields(kind)], f"a {what}")
     return kind(**given)

@@ -43,6 +43,9 @@ from samgraph.untrusted.arguments import flag
 class Video(TrackingSession):
     """A video with objects to be tracked, on frames of `size_hw`. Made by `model.video`."""
 
+    position: int
+    """The frame after the last one tracked."""
+
     def __init__(
         self, source: FrameSource, model: SegmentationModel, options: VideoOptions
     ) -> None:
