@@ -230,7 +230,7 @@ class Session:
     def build(self, graph: Graph, weights: Mapping[str, Array]) -> Program:
         """Compile a graph with checked weights: passes, folding, and the engine."""
         engine, folded = self._choice.engine, self._optimise(graph)
-        _check_legal(folded.graph, engine)
+        _check_legal(folded.graph, engine, self._choice.options.precision)
         return engine.compile(folded.graph, folded.bind(weights), self._choice.options)
 
     def _restore(self, data: memoryview | None) -> Program | None:
@@ -279,12 +279,15 @@ def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Arra
 
 
 _MOVES = frozenset(("gather", "reshape", "slice", "transpose"))
+_PRODUCTS = frozenset(("attention", "cast", "conv2d", "linear", "matmul"))  # in bf16 mode
 
 
-def _check_legal(graph: Graph, engine: Engine) -> None:
+def _check_legal(graph: Graph, engine: Engine, precision: Precision) -> None:
     """Raise `EngineError` for ops and dtypes that the engine does not support."""
-    kept = {value for value in graph.inputs if value.type.dtype in engine.storage}
-    kept |= {n.result for n in graph if n.result.type.dtype in engine.storage and n.op in _MOVES}
+    ops = _MOVES | _PRODUCTS if precision == "bf16" else _MOVES
+    params = graph.params if precision == "bf16" else ()
+    kept = {value for value in (*graph.inputs, *params) if value.type.dtype in engine.storage}
+    kept |= {n.result for n in graph if n.result.type.dtype in engine.storage and n.op in ops}
     for value in (*graph.inputs, *graph.params, *(node.result for node in graph)):
         if value.type.dtype not in engine.dtypes and value not in kept:
             raise EngineError(
