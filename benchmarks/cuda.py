@@ -8,6 +8,7 @@ part that fails is reported as such, and the others run all the same.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -302,6 +303,33 @@ def start(path: str) -> None:
     print(f"start: load {spans[0]}, prompt {spans[1]}, track {spans[2]} s", flush=True)
 
 
+def time_reference(report: Report, name: str, made: dict[str, Any]) -> None:
+    """Meta's own predictor, eager with autocast, on the same frames; where `sam2` is installed."""
+    from PIL import Image
+
+    from tests.parity.reference import build_reference
+
+    predictor = build_reference(f"sam2.1_{name.replace('-', '_')}", state=made).cuda()
+    count, warm, started = 80, 30, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for number, frame in enumerate(frames_of(count)):
+            Image.fromarray(frame).save(Path(folder) / f"{number:05}.jpg")
+        with torch.inference_mode(), torch.autocast("cuda", dtype=torch.bfloat16):
+            state = predictor.init_state(folder)
+            predictor.add_new_points_or_box(
+                state, 0, 1, points=np.array([[100, 200]], np.float32), labels=np.array([1])
+            )
+            for index, _, _ in predictor.propagate_in_video(state):
+                if index == warm:
+                    torch.cuda.synchronize()
+                    started = time.perf_counter()
+            torch.cuda.synchronize()
+    report.note(
+        f"frames per second, {name}, Meta's predictor, eager",
+        (count - 1 - warm) / (time.perf_counter() - started),
+    )
+
+
 def run_model(report: Report, name: str, only: set[str]) -> None:
     """All that is measured of one size."""
     made = random_weights(name)
@@ -319,6 +347,8 @@ def run_model(report: Report, name: str, only: set[str]) -> None:
         if not only or job in only:
             report.part(f"{job}, {name}", work)
     report.note(f"peak memory, {name}, GB", torch.cuda.max_memory_allocated() / 1e9)
+    if importlib.util.find_spec("sam2") is not None and (not only or "reference" in only):
+        report.part(f"reference, {name}", lambda: time_reference(report, name, made))
     if not only or "checks" in only:
         exact = load_model(made, config=f"sam2.1-{name}", device="cuda", precision="fp32")
         report.part(f"checks, {name}", lambda: check_parts(report, name, core, exact))
@@ -329,7 +359,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out/cuda"))
     parser.add_argument("--models", default="tiny,base-plus,large")
-    parser.add_argument("--only", default="", help="parts, tracking, images, start, checks, video")
+    parser.add_argument(
+        "--only", default="", help="parts, tracking, images, start, checks, video, ..."
+    )
     parser.add_argument("--start", help="be the process whose start is timed")
     arguments = parser.parse_args()
     if arguments.start:

@@ -62,6 +62,11 @@ def fix_inputs(
     made = rewriter.finish(wanted)
     read = {value.name for node in made for value in node.inputs}
     read |= {value.name for _, value in made.outputs}
+    used = {symbol for node in made for symbol in node.result.type.symbols}
+    for value in made.inputs:  # what is not read may still bind a symbol
+        bound = {s for other in made.inputs if other.name in read for s in other.type.symbols}
+        if value.name not in read and value.type.symbols & used - bound:
+            read.add(value.name)
     inputs = tuple(value for value in made.inputs if value.name in read)
     params = tuple(value for value in made.params if value.name in read)
     fixed = Graph(graph.name, inputs, params, made.nodes, made.outputs)

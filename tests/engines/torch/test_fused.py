@@ -116,3 +116,50 @@ def _run(evaluate: Any, graph: Graph, arrays: dict[str, Any]) -> dict[str, Any]:
     wanted = [value.name for value in (*graph.inputs, *graph.params)]
     found = evaluate(graph, {name: to_tensor(arrays[name], device) for name in wanted})
     return {name: tensor.double() for name, tensor in found.items()}
+
+
+def _without(place: int) -> Any:
+    """A rule that gets zeros for one of its inputs."""
+
+    def plant(rule: Any) -> Any:
+        def faulty(*tensors: Any, **attributes: Any) -> Any:
+            changed = list(tensors)
+            changed[place] = torch.zeros_like(changed[place])
+            return rule(*changed, **attributes)
+
+        return faulty
+
+    return plant
+
+
+def _given(**changed: Any) -> Any:
+    return lambda rule: lambda *tensors, **attributes: rule(*tensors, **{**attributes, **changed})
+
+
+# Op, graph it occurs in, and what is wrong with it.
+FAULTS = [
+    ("fused_linear", "image_encoder", _without(2)),
+    ("fused_linear", "memory_attention", _given(theta=2.0)),
+    ("offset_norm", "decode", _without(1)),
+    ("window_attention", "image_encoder", _given(scale=0.2)),
+    ("patch_embedding", "image_encoder", _without(3)),
+    ("image_to_tokens", "decode", _without(3)),
+    ("paint_masks", "decode", _without(3)),
+    ("grouped_linear", "decode", _given(activation="none")),
+    ("conv_norm", "memory_encoder", _without(4)),
+    ("enlarge_mask", "memory_encoder", _given(shift=-9.0)),
+    ("bank_keys", "attend_bank", _without(3)),
+    ("bank_values", "attend_bank", _without(2)),
+]
+
+
+@pytest.mark.parametrize(("op", "name", "plant"), FAULTS, ids=[fault[0] for fault in FAULTS])
+def test_a_fault_in_a_fused_op_is_seen(
+    monkeypatch: pytest.MonkeyPatch, op: str, name: str, plant: Any
+) -> None:
+    from samgraph.engines.torch.fused import FUSED
+
+    monkeypatch.setitem(FUSED, op, plant(FUSED[op]))
+
+    with pytest.raises(AssertionError):
+        test_fused_graphs_mean_the_same(name, 3)

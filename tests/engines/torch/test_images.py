@@ -43,7 +43,8 @@ def blobs(count: int, side: int = 32) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("height", "width", "size"), [(54, 96, 64), (108, 192, 64), (7, 3, 32), (64, 64, 64), (1, 1, 8)]
+    ("height", "width", "size"),
+    [(54, 96, 64), (108, 192, 64), (7, 3, 32), (64, 64, 64), (1, 1, 8), (192, 108, 64), (9, 3, 8)],
 )
 def test_frames_are_resized_to_the_bit_as_on_the_host(
     images: Any, height: int, width: int, size: int

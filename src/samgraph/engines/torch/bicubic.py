@@ -1,7 +1,9 @@
 """Frames resized on the device, to the bit as Pillow resizes their bytes.
 
-Pillow resizes columns, rounds to bytes, then resizes rows; weights are those of a bicubic filter,
-widened where an image shrinks, in fixed point with 22 bits. All of it is done here in int32.
+Pillow resizes one axis, rounds to bytes, then resizes the other; weights are those of a bicubic
+filter, widened where an image shrinks, in fixed point with 22 bits. All of it is done here in
+int32. Which axis comes first depends on the sizes and on the version of Pillow: it is tried once
+for each size.
 """
 
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 BITS = 22
 _SUPPORT, _A = 2.0, -0.5
@@ -32,12 +35,26 @@ class Normalisation:
     std: tuple[float, float, float]
 
 
+@lru_cache(maxsize=_MOST_TABLES)
+def rows_come_first(height: int, width: int, size: int) -> bool:
+    """Whether Pillow resizes along the columns of such an image before it does along its rows."""
+    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    wanted = np.asarray(Image.fromarray(noise).resize((size, size)))
+    found = resized(torch.from_numpy(noise), size, rows_first=False).numpy()
+    return not np.array_equal(found, wanted)
+
+
+def resized(frame: torch.Tensor, size: int, *, rows_first: bool) -> torch.Tensor:
+    """Bytes [H, W, 3] -> bytes [S, S, 3]."""
+    for axis in (0, 1) if rows_first else (1, 0):
+        frame = _resized(frame, taps(frame.shape[axis], size, frame.device), axis)
+    return frame
+
+
 def frame_pixels(frame: torch.Tensor, size: int, norm: Normalisation) -> torch.Tensor:
     """Bytes [H, W, 3] -> float32 [3, S, S]."""
     height, width = frame.shape[:2]
-    columns, rows = (taps(length, size, frame.device) for length in (width, height))
-    wide = _resized(frame, columns, axis=1)
-    small = _resized(wide, rows, axis=0)
+    small = resized(frame, size, rows_first=rows_come_first(height, width, size))
     table = byte_values(norm, frame.device)
     return torch.stack([table[channel][small[:, :, channel].long()] for channel in range(3)])
 

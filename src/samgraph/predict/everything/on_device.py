@@ -88,21 +88,26 @@ def _passed(
     middle, offset = options.mask_threshold, options.stability_score_offset
     measured = images.measure(logits, crop.size_hw, (middle - offset, middle, middle + offset))
     steady = measured.core.astype(np.float32) / np.maximum(measured.reach, 1).astype(np.float32)
-    boxes = [_box(box, crop) for box in measured.boxes.tolist()]
-    kept = [
-        index
-        for index, box in enumerate(boxes)
-        if filtering.is_stable(float(steady[index]), options)
-        and not filtering.was_cut(box, crop, size_hw)
-    ]
-    xy = points_xy[rows] + np.array([crop.left, crop.top], np.float32)
+    corner = np.array([crop.left, crop.top] * 2)
+    boxes = np.maximum(measured.boxes, 0) + corner  # the crop's corner for an empty mask
+    least = np.float32(options.stability_score_thresh)
+    kept = np.flatnonzero(((steady >= least) | (least <= 0)) & ~_were_cut(boxes, crop, size_hw))
+    xy = (points_xy[rows] + corner[:2].astype(np.float32))[kept]
     return _Passed(
-        images.pick(logits[None], np.array(kept, np.int64)),
-        [boxes[index] for index in kept],
-        [float(scores[good][index]) for index in kept],
-        [float(steady[index]) for index in kept],
-        [(float(xy[index, 0]), float(xy[index, 1])) for index in kept],
+        images.pick(logits[None], kept),
+        list(map(tuple, boxes[kept].tolist())),
+        scores[good][kept].tolist(),
+        steady[kept].tolist(),
+        list(map(tuple, xy.tolist())),
     )
+
+
+def _were_cut(boxes: NDArray[np.int64], crop: Crop, size_hw: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which masks end at an edge of the crop that is not an edge of the image, [K]."""
+    image = np.array((0, 0, size_hw[1], size_hw[0]))
+    near_crop = np.abs(boxes - np.array(crop.box_xyxy)) <= filtering.EDGE
+    near_image = np.abs(boxes - image) <= filtering.EDGE
+    return np.asarray((near_crop & ~near_image).any(1))
 
 
 def _best(
@@ -136,9 +141,3 @@ def _best(
         )
         for index, runs in zip(kept.tolist(), changes, strict=True)
     ]
-
-
-def _box(box: list[int], crop: Crop) -> Box:
-    """In the image; the crop's corner for an empty mask."""
-    left, top, right, bottom = (max(0, side) for side in box)
-    return crop.left + left, crop.top + top, crop.left + right, crop.top + bottom

@@ -19,7 +19,7 @@ NARROWEST = 16  # what the matrix units take
 FEW_QUERIES = 128  # whose scores in float32 are best written down
 _NARROW_ROWS = 128  # that are held whole
 _MANY_ROWS = 16384
-DEPTHWISE = convolution.Blocks(16, 0, 8)
+DEPTHWISE = convolution.Blocks(4, 0, 4)
 PATCHES = patches.Blocks(64, 128, 64, 4)
 
 
@@ -109,7 +109,7 @@ def window_blocks(
 
 def cell_blocks(images: int) -> image_to_tokens.Blocks:
     """For the cells of so many images that take from tokens."""
-    return image_to_tokens.Blocks(32, 4, 2)
+    return image_to_tokens.Blocks(128, 8, 1) if images >= 8 else image_to_tokens.Blocks(32, 4, 2)
 
 
 def paint_blocks(images: int) -> paint.Blocks:

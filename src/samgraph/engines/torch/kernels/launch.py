@@ -3,11 +3,16 @@
 Triton turns a kernel into a cubin with tools that it brings along, and keeps it in its cache
 folder. Here that cubin is loaded and started through the CUDA driver. On tensors of the CPU a
 kernel runs in Triton's interpreter, if `TRITON_INTERPRET=1` was set before it was imported.
+
+In a `rehearsal` kernels are compiled, side by side, and not started: a graph that is rehearsed
+before its first run waits for the slowest of its kernels, not for one after another.
 """
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -63,6 +68,13 @@ class Kernel:
         kinds = tuple(_kind(argument) for argument in arguments)
         key = (tensor.device.index, kinds, warps, stages, *constants.values())
         loaded = self._loaded.get(key)
+        jobs = getattr(_REHEARSAL, "jobs", None)
+        if jobs is not None:
+            if loaded is None and (id(self), key) not in jobs:
+                capability = torch.cuda.get_device_capability(tensor.device)
+                wanted = (kinds, constants, warps, stages, 10 * capability[0] + capability[1])
+                jobs[id(self), key] = _COMPILERS.submit(self.compile, *wanted)
+            return
         if loaded is None:
             loaded = self._load(key, tensor.device, kinds, constants, warps, stages)
         stream = torch._C._cuda_getCurrentRawStream(tensor.device.index)
@@ -116,6 +128,26 @@ class Kernel:
                 got=str(error).strip().split("\n")[0],
                 hint='use device="cpu"',
             ) from error
+
+
+_REHEARSAL = threading.local()
+_COMPILERS = ThreadPoolExecutor(max_workers=16, thread_name_prefix="samgraph-kernels")
+
+
+@contextmanager
+def rehearsal() -> Iterator[None]:
+    """Kernels called by this thread are compiled, all of them by the end, and not started.
+
+    What they would have computed is left as it was in memory. A kernel that cannot be compiled
+    says so when it is called in earnest.
+    """
+    jobs: dict[object, Future[Any]] = {}
+    _REHEARSAL.jobs = jobs
+    try:
+        yield
+    finally:
+        _REHEARSAL.jobs = None
+        wait(jobs.values())
 
 
 def _kind(argument: torch.Tensor | float | int) -> tuple[str, bool]:

@@ -17,7 +17,7 @@ _BYTES = 256
 
 
 @triton.jit
-def sample(ptr, y, x, h, w, y_scale, x_scale, shown):
+def _sample(ptr, y, x, h, w, y_scale, x_scale, shown):
     """The value of a mask [h, w] at pixels (y, x) of its enlargement."""
     at_y = tl.maximum((y.to(tl.float32) + 0.5) * y_scale - 0.5, 0.0)
     at_x = tl.maximum((x.to(tl.float32) + 0.5) * x_scale - 0.5, 0.0)
@@ -38,7 +38,7 @@ def _enlarge(m_ptr, g_ptr, o_ptr, y_ptr, h, w, H, W, y_scale, x_scale, scale, sh
     number = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     shown = at < H * W
-    x = sample(m_ptr + number * h * w, at // W, at % W, h, w, y_scale, x_scale, shown)
+    x = _sample(m_ptr + number * h * w, at // W, at % W, h, w, y_scale, x_scale, shown)
     x = x * tl.load(g_ptr + number).to(tl.float32) + tl.load(o_ptr + number).to(tl.float32)
     y = tl.sigmoid(x) * scale + shift
     tl.store(y_ptr + number * H * W + at, y.to(y_ptr.dtype.element_ty), mask=shown)
@@ -53,7 +53,7 @@ def _bits(m_ptr, y_ptr, h, w, H, W, row, y_scale, x_scale, threshold, BLOCK: tl.
     y = (at // row)[:, None] + tl.zeros((BLOCK, 8), tl.int32)
     x = (at % row * 8)[:, None] + bits[None, :]
     shown = (at < H * row)[:, None] & (x < W)
-    value = sample(m_ptr + number * h * w, y, x, h, w, y_scale, x_scale, shown)
+    value = _sample(m_ptr + number * h * w, y, x, h, w, y_scale, x_scale, shown)
     set_bits = tl.where(shown & (value > threshold), 1, 0) << bits[None, :]
     packed = tl.sum(set_bits, 1).to(tl.uint8)
     tl.store(y_ptr + number * H * row + at, packed, mask=at < H * row)
