@@ -10,6 +10,7 @@ import pytest
 from samgraph.compat.tensor import Tensor, tensor
 from samgraph.compat.utils import amg, misc, transforms
 from samgraph.errors import OptionError, PromptError
+from tests import tolerances
 
 MASKS = np.random.default_rng(1).random((3, 20, 30)) > 0.6
 MASKS[2] = False
@@ -85,6 +86,9 @@ CALLS: dict[str, Call] = {
     "uncrop_points": lambda m, t: m.uncrop_points(t(BOXES[:, :2]), CROP),
     "uncrop_masks": lambda m, t: m.uncrop_masks(t(MASKS), CROP, 50, 60),
     "is_box_near_crop_edge": lambda m, t: m.is_box_near_crop_edge(t(BOXES), CROP, WHOLE, 3.0),
+    "is_box_near_image_edge": lambda m, t: m.is_box_near_crop_edge(
+        t(BOXES), [0, 0, 30, 30], [0, 0, 60, 20], 5.0
+    ),
     "batch_iterator": lambda m, t: [len(a) for (a,) in m.batch_iterator(2, t(BOXES))],
     "mask_to_box": lambda m, t: m.mask_to_box(t(MASKS[:, None])),
     "concat_points": lambda m, t: m.concat_points(
@@ -122,7 +126,9 @@ def assert_same(wanted: Any, found: Any) -> None:
         for one, other in zip(wanted, found, strict=True):
             assert_same(one, other)
     else:
-        np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-6)
+        np.testing.assert_allclose(
+            np.asarray(found), np.asarray(wanted), rtol=tolerances.COMPAT_METHODS
+        )
 
 
 def test_components_and_holes_of_logits() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from samgraph.compat import automatic_mask_generator, build_sam, sam2_image_predictor
 from samgraph.compat.utils import misc
+from tests import tolerances
 from tests.golden import scenes
 
 torch = pytest.importorskip("torch")
@@ -80,7 +81,7 @@ def test_the_image_of_a_batch_is_the_one_asked_for(processor: Any) -> None:
 
     processor.set_image(images[0])
     alone = processor._predict(None, None, corners, multimask_output=False)[2]
-    assert np.abs(first - alone).max() < 1e-3
+    assert np.abs(first - alone).max() < tolerances.IMAGE_LOGITS
     assert np.abs(last - alone).max() > 1
 
 

@@ -11,6 +11,7 @@ import pytest
 from samgraph.compat.host import HostDevice, to_host
 from samgraph.compat.tensor import Tensor, tensor
 from samgraph.errors import OptionError
+from tests import tolerances
 
 VALUES = np.random.default_rng(0).standard_normal((2, 1, 3, 4)).astype(np.float32)
 
@@ -128,7 +129,7 @@ def assert_same(wanted: Any, found: Any) -> None:
         assert type(found) is Tensor
         assert found.shape == tuple(wanted.shape)
         assert str(found.dtype) == str(wanted.dtype).removeprefix("torch.")
-        np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(found, wanted.numpy(), rtol=tolerances.COMPAT_METHODS, atol=1e-7)
     else:
         assert found == wanted
 

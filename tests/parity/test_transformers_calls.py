@@ -100,7 +100,7 @@ def test_prompts_are_scaled_as_there(name: str) -> None:
 
     assert wanted.keys() == found.keys()
     for key in wanted:
-        np.testing.assert_allclose(found[key], wanted[key].numpy(), rtol=1e-6)
+        np.testing.assert_allclose(found[key], wanted[key].numpy(), rtol=tolerances.COMPAT_METHODS)
         assert str(found[key].dtype) == str(wanted[key].dtype).removeprefix("torch.")
 
 
@@ -194,15 +194,18 @@ def test_a_session_agrees() -> None:
     )
 
     assert [frame for frame, _, _ in found] == [frame for frame, _, _ in wanted]
-    for (frame, masks, scores), (_, their_masks, their_scores) in zip(found, wanted, strict=True):
+    pairs = zip(found, wanted, strict=True)
+    for number, ((frame, masks, scores), (_, their_masks, their_scores)) in enumerate(pairs):
         assert masks.shape == their_masks.shape
         assert scores.shape == their_scores.shape
         assert (their_scores > 0).all()
-        deviation = max(float(their_masks.std()), 1e-6)
-        rms = float(np.sqrt(np.mean((masks - their_masks) ** 2)) / deviation)
+        # The library hardens what it remembers of all objects where one is corrected.
+        same = slice(0, 1 if number > FRAMES + 1 else 2)
+        difference = np.sqrt(np.mean((masks - their_masks)[same] ** 2))
+        rms = float(difference / their_masks[same].std())
         print(f"frame {frame}: rms {rms:.1e} of the deviation")
-        assert rms < tolerances.VIDEO_BF16_LOGITS_RMS
-        assert np.abs(scores - their_scores).max() < tolerances.VIDEO_BF16_SCORE
+        assert rms < tolerances.TRANSFORMERS_LOGITS_RMS
+        assert np.abs(scores - their_scores)[same].max() < tolerances.TRANSFORMERS_SCORE
 
 
 def _their_session() -> Any:

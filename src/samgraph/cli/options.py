@@ -76,9 +76,9 @@ class ModelChoice:
     image_size: int | None
 
     @property
-    def precision(self) -> str:
-        """The precision that is used if the machine has it: as asked for, or the profile's."""
-        return self._options(cache=True).chosen_precision
+    def precision(self) -> str | None:
+        """As asked for, or the profile's; None: what the device prefers."""
+        return self._options(cache=True).asked_precision
 
     def load(self, *, cache: bool = True) -> Any:
         """The model: the built-in one, or one that is downloaded once."""
@@ -126,8 +126,8 @@ def model_options(function: Function) -> Callable[..., Any]:
     @click.option("--engine", metavar="NAME", help="What runs it; the device's own if not said.")
     @click.option(
         "--precision",
-        type=click.Choice(["fp32", "bf16"]),
-        help="Of the image encoder; the decoder is always fp32. fp32 if not said.",
+        type=click.Choice(["fp32", "tf32", "bf16", "fp16"]),
+        help="Of all but the decoder, which is exact. fp32 on a CPU, bf16 on a GPU if not said.",
     )
     @click.option(
         "--threads", type=click.IntRange(min=1), help="Cores to use; all of them if not said."

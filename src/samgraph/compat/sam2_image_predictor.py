@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.compat.feature_maps import features_of, maps_of
 from samgraph.compat.host import device_named
 from samgraph.compat.modeling.sam2_base import core_of
 from samgraph.compat.prompts import cleaned_logits, prompt_batch
@@ -25,7 +26,8 @@ from samgraph.compat.utils.transforms import SAM2Transforms, stored_pixels
 from samgraph.errors import ImageError, PromptError
 from samgraph.media.image.preprocess import upscale_logits, upscale_masks
 from samgraph.media.image.reading import Rgb
-from samgraph.models.family import SegmentationModel
+from samgraph.models.family import Features, SegmentationModel
+from samgraph.predict.features import embeddings
 from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import LOGIT_LIMIT
@@ -177,34 +179,60 @@ class SAM2ImagePredictor:
     def get_image_embedding(self) -> Tensor:
         """The embedding [B, C, E, E] with `no_mem_embed` added, as in the reference."""
         self._image()
-        no_memory = self.core.weights["no_mem_embed"].reshape(1, -1, 1, 1)
-        return tensor(self._maps("embedding") + no_memory)
+        return maps_of(self.core, self._encoded)[-1]
 
     def reset_predictor(self) -> None:
         """Forget the image."""
         self._images: list[EncodedImage] = []
         self._is_batch = False
+        self._given: tuple[Any, Any] = (None, None)
 
     @property
     def _is_image_set(self) -> bool:
         return bool(self._images)
 
+    @_is_image_set.setter
+    def _is_image_set(self, is_set: bool) -> None:
+        if not is_set:
+            self.reset_predictor()
+
     @property
     def _orig_hw(self) -> list[tuple[int, int]] | None:
+        """Height and width of each image; can be set, together with `_features`."""
         return [image.size_hw for image in self._images] or None
+
+    @_orig_hw.setter
+    def _orig_hw(self, sizes: Any) -> None:
+        self._restore(self._given[0], sizes)
 
     @property
     def _features(self) -> dict[str, Any] | None:
-        """The feature maps under the reference's names."""
+        """The feature maps under the reference's names; they can be kept, and set again."""
         if not self._images:
             return None
-        fine = [tensor(self._maps(name)) for name in ("fine_0", "fine_1")]
-        return {"image_embed": self.get_image_embedding(), "high_res_feats": fine}
+        *fine, embedding = maps_of(self.core, self._encoded)
+        return {"image_embed": embedding, "high_res_feats": fine}
 
-    def _maps(self, name: str) -> Floats:
-        """A feature map of all images, on the host."""
-        maps = [image.embedding.features.maps[name] for image in self._images]
-        return self.core.buffers.download(self.core.buffers.concat(maps))
+    @_features.setter
+    def _features(self, maps: dict[str, Any] | None) -> None:
+        self._restore(maps, self._given[1])
+
+    @property
+    def _encoded(self) -> list[Features]:
+        return [image.embedding.features for image in self._images]
+
+    def _restore(self, maps: dict[str, Any] | None, sizes: Any) -> None:
+        """Images from feature maps that were computed before, once their sizes are known, too."""
+        self._given = (maps, sizes)
+        if maps is None or sizes is None:
+            return
+        features = features_of(self.core, [*maps["high_res_feats"], maps["image_embed"]])
+        sizes_hw = [(int(height), int(width)) for height, width in sizes]
+        made = embeddings(self.core, features, sizes_hw, ["image"] * len(sizes_hw))
+        self._images = [
+            EncodedImage(self.core, Picture("image", e.size_hw), e, falls_back=self._falls_back)
+            for e in made
+        ]
 
     def _image(self, index: int = -1) -> EncodedImage:
         """The image to predict on; the last image of a batch, as in the reference."""

@@ -229,8 +229,8 @@ class SAM2VideoPredictor(SAM2Base):
         ids, count = inference_state["obj_ids"], number_of_objects(inference_state)
         frames = expected_frames(inference_state, start_frame_idx, max_frame_num_to_track, reverse)
         last = frames[-1] if len(frames) else None
-        how = self.core.preprocessing
-        with feeding_from(inference_state["images"], how, last, is_reverse=reverse) as feed:
+        images = inference_state["images"]
+        with feeding_from(images, self.core, last, is_reverse=reverse) as feed:
             for frame in frames:
                 low = self._track(inference_state, frame, reverse, count, feed)
                 yield frame, ids, self._at_video_size(inference_state, low)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from samgraph.compat.host import device_named, to_host
 from samgraph.compat.utils.misc import Frames
 from samgraph.media.video.frames import FrameList
-from samgraph.models.family import BankRead, Features, Preprocessing, SegmentationModel
+from samgraph.models.family import BankRead, Features, SegmentationModel
 from samgraph.models.sam2.positions import sine_grid
 from samgraph.predict.prompts import BOX_LABELS, Floats
 from samgraph.predict.video.feed import EncodedFrames, FrameFeed, ReadyFrame, feeding
@@ -48,13 +48,13 @@ class LoadedFrames(EncodedFrames):
 
 @contextmanager
 def feeding_from(
-    images: Any, how: Preprocessing, last: int | None, *, is_reverse: bool
+    images: Any, model: SegmentationModel, last: int | None, *, is_reverse: bool
 ) -> Iterator[FrameFeed | None]:
     """A feed that decodes ahead, or None where a program loaded the frames itself."""
     if not isinstance(images, Frames):
         yield None
         return
-    with feeding(images.source, how, last=last, is_reverse=is_reverse) as feed:
+    with feeding(images.source, model, last=last, is_reverse=is_reverse) as feed:
         yield feed
 
 

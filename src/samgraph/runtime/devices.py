@@ -84,15 +84,17 @@ def _engine_on(device: Device, named: str | None) -> Engine:
 
 def _decide(engine: Engine, device: Device, options: CompileOptions, memory: Path | None) -> Choice:
     """The engine's decision about precision and threads."""
-    wanted = EngineOptions(options.chosen_precision, options.chosen_threads)
-    lacking = wanted.precision not in engine.devices[device.kind]
+    able = engine.devices[device.kind]
+    asked = options.asked_precision or able[0]
+    wanted = EngineOptions(asked, options.chosen_threads)
+    lacking = asked not in able
     if lacking:
         wanted = replace(wanted, precision="fp32")
     decision = engine.decide(wanted, memory)
     used, why = decision.options, decision.why
     if lacking:
-        why = f"engine `{engine.name}` has no {options.chosen_precision} on `{device}`"
-    if used.precision != options.chosen_precision:
+        why = f"engine `{engine.name}` has no {asked} on `{device}`"
+    if used.precision != asked:
         warnings.warn(f"using {used.precision}: {why}", SamgraphWarning, stacklevel=4)
     where = "the cpu" if device.kind == "cpu" else str(device)
     threads = f", {used.threads} thread{'s' * (used.threads > 1)}" * (device.kind == "cpu")

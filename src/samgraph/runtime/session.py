@@ -166,6 +166,11 @@ class Session:
         return self._choice.engine
 
     @property
+    def precision(self) -> Precision:
+        """The precision that was chosen."""
+        return self._choice.options.precision
+
+    @property
     def pass_names(self) -> tuple[str, ...]:
         """The passes that run, in order."""
         return (*(step.__name__ for step in self._passes), *((FOLD,) if self._folds else ()))

@@ -65,7 +65,7 @@ async def get_info(service: Service, request: Request) -> Response:
         model=ModelInfo(service.core.config.name, service.core.config.image_size),
         engine=session.engine.name,
         device=device_of(session.reason),
-        precision=session.options.chosen_precision,
+        precision=session.precision,
         limits=Limits(
             options.max_upload_bytes,
             options.max_pixels,

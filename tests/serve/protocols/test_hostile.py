@@ -63,7 +63,7 @@ BODIES: dict[str, Any] = {
     },
     "/setup": {"hostname": "http://127.0.0.1:8080", "access_token": "x", "project": "1"},
 }
-STRANGE = st.sampled_from(
+STRANGE: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, "", "x", "\ud800", -1, 0, 2**70, 1e308, -1e308, [], {}, [[]], [None] * 3]
 ) | st.text(max_size=8)
 

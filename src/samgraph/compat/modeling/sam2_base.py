@@ -42,14 +42,10 @@ class SAM2Base(Model):
         """On another device, where the model is compiled anew; a dtype has no effect."""
         given = [*args, kwargs.get("device")]
         device = next((value for value in given if _is_device(value)), None)
-        if device is not None:
-            wanted = parse_device(str(device))
-            own = self.core.session.device
-            is_here = wanted is None or (
-                wanted.kind == own.kind and wanted.index in (None, own.index)
-            )
-            if wanted is not None and not is_here:
-                self.core = rebuilt(self.core, self.core.checkpoint(), wanted)
+        wanted = None if device is None else parse_device(device)
+        own = self.core.session.device
+        if wanted is not None and (wanted.kind, wanted.index or 0) != (own.kind, own.index or 0):
+            self.core = rebuilt(self.core, self.core.checkpoint(), wanted)
         return self
 
     def cuda(self, device: Any = None) -> Self:

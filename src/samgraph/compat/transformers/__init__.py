@@ -12,8 +12,9 @@ needed: what is a tensor there is an array with a tensor's methods here, whateve
 
 Differs from the original: nothing is trained, and attentions and hidden states are not returned;
 clicks that fill up shorter lists count as nothing, where the original attends to tokens of zeros;
-prompts of several calls of `add_inputs_to_inference_session` are all used; images are resized as
-floats, as Meta's code does it.
+prompts of several calls of `add_inputs_to_inference_session` are all used; a correction of one
+object does not harden what is remembered of the others; images are resized as floats, as Meta's
+code does it.
 """
 
 from samgraph.compat.transformers.encoding import BatchEncoding, ModelOutput

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.compat.feature_maps import features_of, maps_of
 from samgraph.compat.host import to_host
 from samgraph.compat.modeling.sam2_base import SAM2Base
 from samgraph.compat.tensor import Tensor, tensor
@@ -16,14 +17,12 @@ from samgraph.compat.transformers.encoding import ModelOutput
 from samgraph.compat.transformers.processing import PAD
 from samgraph.compat.transformers.sources import load_options, weights_of
 from samgraph.errors import PromptError
-from samgraph.models.family import ABSENT, Decoded, DecoderPrompts, Features
+from samgraph.models.family import ABSENT, NO_POINT, Decoded, DecoderPrompts, Features
 from samgraph.models.loading import load_model
 from samgraph.predict.image import decoding
 from samgraph.predict.prompts import BOX_LABELS, PromptBatch
-from samgraph.predict.video.step import NO_POINT
 
 Floats = NDArray[np.float32]
-_MAPS = ("fine_0", "fine_1", "embedding")
 
 
 @dataclass
@@ -82,7 +81,7 @@ class Sam2Model(PretrainedModel):
         features = (
             self.core.encode(_floats(pixel_values))
             if image_embeddings is None
-            else self._features(image_embeddings)
+            else features_of(self.core, image_embeddings)
         )
         prompts = image_prompts(len(features), input_points, input_labels, input_boxes)
         masks = None if input_masks is None else self._masks(input_masks, len(features))
@@ -95,12 +94,12 @@ class Sam2Model(PretrainedModel):
         ]  # fmt: skip
         logits, scores, objects = (np.stack(column) for column in zip(*found, strict=True))
         return Sam2ImageSegmentationOutput(
-            tensor(scores), tensor(logits), tensor(objects), self._embeddings(features)
+            tensor(scores), tensor(logits), tensor(objects), maps_of(self.core, [features])
         )
 
     def get_image_embeddings(self, pixel_values: Any, **_: Any) -> list[Tensor]:
         """Feature maps of images, finest first, for `image_embeddings=` of later calls."""
-        return list(self._embeddings(self.core.encode(_floats(pixel_values))))
+        return list(maps_of(self.core, [self.core.encode(_floats(pixel_values))]))
 
     def _decode(
         self,
@@ -128,21 +127,6 @@ class Sam2Model(PretrainedModel):
             objects.append(core.buffers.download(found.object_score))
         joined = decoding.concatenate(parts)
         return joined.logits, joined.scores, np.concatenate(objects)
-
-    def _embeddings(self, features: Features) -> tuple[Tensor, ...]:
-        maps = [self.core.buffers.download(features.maps[name]) for name in _MAPS]
-        return tensor(maps[0]), tensor(maps[1]), tensor(maps[2] + self._no_memory)
-
-    def _features(self, embeddings: Any) -> Features:
-        fine_0, fine_1, embedding = map(_floats, embeddings)
-        maps = {"fine_0": fine_0, "fine_1": fine_1, "embedding": embedding - self._no_memory}
-        upload = self.core.buffers.upload
-        return Features({name: upload(np.ascontiguousarray(maps[name])) for name in maps})
-
-    @property
-    def _no_memory(self) -> Floats:
-        embedding: Floats = self.core.weights["no_mem_embed"].reshape(1, -1, 1, 1)
-        return embedding
 
     def _masks(self, masks: Any, count: int) -> Floats:
         side = self.core.config.mask_size

@@ -57,14 +57,12 @@ def candidates_of(
 ) -> list[Candidate]:
     """The masks that pass every filter: predictions [N, M], points [N, 2] in pixels of the crop."""
     found = []
-    for i, m in zip(*np.nonzero(_good(predictions.scores, options)), strict=True):
+    for i, m in zip(*np.nonzero(are_good(predictions.scores, options)), strict=True):
         mask = _upscale(predictions.logits[i, m], crop.size_hw, options)
-        if options.stability_score_thresh > 0.0:
-            least = np.float32(options.stability_score_thresh)
-            if not np.float32(mask.stability) >= least:
-                continue
+        if not is_stable(mask.stability, options):
+            continue
         box = _box(mask, crop)
-        if _was_cut(box, crop, size_hw):
+        if was_cut(box, crop, size_hw):
             continue
         x, y = points_xy[i] + np.array([crop.left, crop.top], np.float32)
         candidate = Candidate(
@@ -132,7 +130,14 @@ def _suppress(
     return list(best.values())
 
 
-def _good(scores: Floats, options: EverythingOptions) -> NDArray[np.bool_]:
+def is_stable(stability: float, options: EverythingOptions) -> bool:
+    """Whether a mask passes by its stability score."""
+    least = np.float32(options.stability_score_thresh)
+    return bool(least <= 0.0 or np.float32(stability) >= least)
+
+
+def are_good(scores: Floats, options: EverythingOptions) -> NDArray[np.bool_]:
+    """Which masks pass by their predicted IoU."""
     if options.pred_iou_thresh > 0.0:
         return np.asarray(scores > np.float32(options.pred_iou_thresh))
     return np.ones(scores.shape, np.bool_)
@@ -173,7 +178,7 @@ def _tight_box(code: Rle) -> Box:
     return left, top, left + max(width - 1, 0), top + max(height - 1, 0)
 
 
-def _was_cut(box: Box, crop: Crop, size_hw: tuple[int, int]) -> bool:
+def was_cut(box: Box, crop: Crop, size_hw: tuple[int, int]) -> bool:
     """Whether the mask ends at an edge of the crop that is not an edge of the image."""
     ends = np.array(box, np.float32)
     near_crop = np.abs(ends - np.array(crop.box_xyxy, np.float32)) <= EDGE

@@ -20,6 +20,7 @@ from samgraph.formats.segment import Segment
 from samgraph.media.image.reading import MAX_PIXELS, read_image
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.everything import candidates as filtering
+from samgraph.predict.everything import on_device
 from samgraph.predict.everything.candidates import Candidate
 from samgraph.predict.everything.grids import Crop, crops_of
 from samgraph.predict.everything.options import EverythingOptions, read_options
@@ -187,6 +188,9 @@ def _search_crop(
     progress: Progress,
 ) -> list[Candidate]:
     """The masks kept from the points of a crop, without duplicates."""
+    images = image.core.buffers.images
+    if images is not None and not options.use_m2m:
+        return on_device.search_crop(images, image, crop, size_hw, options, progress)
     height, width = crop.size_hw
     points = (options.grids[crop.layer] * np.array([width, height])).astype(np.float32)
     found: list[Candidate] = []

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.engines import Buffer, Buffers
-from samgraph.engines.buffers import HOST_BUFFERS
+from samgraph.engines.buffers import HOST_BUFFERS, DeviceImages
 from samgraph.errors import OptionError, PromptError
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.media.drawing import overlay
@@ -142,6 +142,8 @@ class FrameResult(MaskOutput):
             masks = np.asarray(self.logits > self.display.mask_threshold)
             masks[~self.present] = False
             return masks
+        if self.buffers.images is not None and not self.display.fill_holes:
+            return self._downloaded_masks(self.buffers.images)
         masks = np.zeros((len(self), *self.size_hw), np.bool_)
         for mask, obj, is_there in zip(masks, self.object_results, self.present, strict=True):
             if obj.rle is not None:
@@ -246,18 +248,33 @@ class FrameResult(MaskOutput):
 
     def drawn(self, image: Rgb | None = None) -> Rgb:
         """The frame with its masks over it; `image` where the result does not hold it."""
-        under = self.pixels() if image is None else image
+        under = self.read_pixels() if image is None else image
         if under is None:
             raise OptionError(
                 f"frame {self.index} was not kept with its result", hint="track(images=True)"
             )
         return overlay(under, self.masks, object_ids=[self.number(name) for name in self.objects])
 
-    def pixels(self) -> Rgb | None:
+    def read_pixels(self) -> Rgb | None:
         """The frame itself, read again if it was not kept; None where that cannot be."""
         if self.image is not None or self.source is None:
             return self.image
         return self.source.frame(self.index)
+
+    def _downloaded_masks(self, images: DeviceImages) -> Mask:
+        """The masks enlarged where their logits are, and downloaded as bits."""
+        masks = np.zeros((len(self), *self.size_hw), np.bool_)
+        logits, rows = [], []
+        for row, (obj, is_there) in enumerate(zip(self.object_results, self.present, strict=True)):
+            if obj.rle is not None:
+                masks[row] = run_lengths.decode(obj.rle)
+            elif obj.logits is not None and is_there:
+                logits.append(obj.logits[None])
+                rows.append(row)
+        if logits:
+            joined = self.buffers.concat(logits)
+            masks[rows] = images.masks(joined, self.size_hw, self.display.mask_threshold)
+        return masks
 
     def _numbers(self, values: Sequence[Buffer]) -> Floats:
         if not values:

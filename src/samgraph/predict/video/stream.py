@@ -167,7 +167,7 @@ class Stream(TrackingSession):
         if index != self.position - 1:
             raise PromptError(f"frame {index} of the stream has passed")
         if self._encoded is None:
-            ready = prepare(self._current, self.model.preprocessing)
+            ready = prepare(self._current, self.model)
             self._encoded = self.model.encode(ready.pixels[None])
         return self._encoded
 
