@@ -81,7 +81,7 @@ def picture(page: Page) -> None:
     page.mouse.move(*at(page, 425, 312), steps=8)
     page.mouse.up()
     page.wait_for_timeout(1000)
-    click(page, 235, 130)
+    click(page, 255, 112)
     name_object(page, 0, "cup")
     page.click("#next-object")
     click(page, 368, 282)
