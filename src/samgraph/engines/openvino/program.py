@@ -6,8 +6,9 @@ import io
 import json
 import math
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +24,8 @@ from samgraph.graph.graph import bind_attribute
 from samgraph.graph.parser import parse_graph
 from samgraph.graph.types import Array, numpy_dtype
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
+
+_SHAPE = attrgetter("shape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,10 @@ class ModelStage:
         return stream.getvalue()
 
 
+# A kernel, the names of what it reads and makes, and its options.
+_Call = tuple[Callable[..., Array], tuple[str, ...], str, dict[str, Any]]
+
+
 class NativeStage:
     """Nodes that native kernels compute; values have other names inside than in the plan."""
 
@@ -136,8 +143,15 @@ class NativeStage:
         self._graph = parse_graph(plan.text)
         if any(node.op not in NATIVE_OPS | {"constant"} for node in self._graph):
             raise EngineError("a compiled graph has unknown native ops", got=self._graph.name)
-        names = [value.name for value in self._graph.params]
-        self._weights = dict(zip(names, weights, strict=True))
+        self._inputs = tuple(value.name for value in self._graph.inputs)
+        self._outputs = tuple(value.name for _, value in self._graph.outputs)
+        self._weights = tuple(weights)
+        names = (value.name for value in self._graph.params)
+        self._fixed = dict(zip(names, weights, strict=True))  # and the constants
+        for node in self._graph:
+            if node.op == "constant":
+                self._fixed[node.result.name] = node.array()
+        self._calls: dict[tuple[tuple[int, ...], ...], list[_Call]] = {}
 
     @staticmethod
     def restore(plan: StagePlan, blob: memoryview, kernels: Kernels, threads: int) -> NativeStage:
@@ -152,27 +166,31 @@ class NativeStage:
 
     def run(self, values: dict[str, Array]) -> None:
         """Compute every node."""
-        inputs = [value.name for value in self._graph.inputs]
-        given = {name: values[outer] for name, outer in zip(inputs, self._plan.inputs, strict=True)}
-        shapes = {name: array.shape for name, array in given.items()}
-        bindings = bind(self._graph.inputs, shapes)
-        known = given | self._weights
+        arrays = list(map(values.__getitem__, self._plan.inputs))
+        shapes = tuple(map(_SHAPE, arrays))
+        calls = self._calls.get(shapes)
+        if calls is None:
+            calls = self._calls[shapes] = self._bind(shapes)
+        known = dict(zip(self._inputs, arrays, strict=True)) | self._fixed
+        for kernel, inputs, result, attributes in calls:
+            known[result] = kernel(*map(known.__getitem__, inputs), **attributes)
+        values.update(zip(self._plan.outputs, map(known.__getitem__, self._outputs), strict=True))
+
+    def _bind(self, shapes: tuple[tuple[int, ...], ...]) -> list[_Call]:
+        """The calls of kernels for inputs of these shapes."""
+        bindings = bind(self._graph.inputs, dict(zip(self._inputs, shapes, strict=True)))
+        calls = []
         for node in self._graph:
-            arguments = [known[value.name] for value in node.inputs]
-            if node.op == "constant":
-                known[node.result.name] = node.array()
-                continue
-            attributes: dict[str, Any] = {
-                key: bind_attribute(value, bindings) for key, value in node.attributes.items()
-            }
-            kernel = getattr(self._kernels, node.op)
-            known[node.result.name] = kernel(*arguments, **attributes, threads=self._threads)
-        for (_, value), outer in zip(self._graph.outputs, self._plan.outputs, strict=True):
-            values[outer] = known[value.name]
+            if node.op != "constant":
+                bound = {key: bind_attribute(v, bindings) for key, v in node.attributes.items()}
+                inputs = tuple(value.name for value in node.inputs)
+                kernel = getattr(self._kernels, node.op)
+                calls.append((kernel, inputs, node.result.name, bound | {"threads": self._threads}))
+        return calls
 
     def export(self) -> bytes:
         """The weights."""
-        return b"".join(array.tobytes() for array in self._weights.values())
+        return b"".join(array.tobytes() for array in self._weights)
 
 
 def _fixed(port: Result) -> tuple[tuple[int, ...], np.dtype[Any]] | None:

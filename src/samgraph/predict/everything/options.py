@@ -98,8 +98,9 @@ def _problems(options: EverythingOptions) -> list[str]:
     found = [*_wrong_numbers(options)]
     if (options.points_per_side is None) == (options.point_grids is None):
         found.append("give either `points_per_side` or `point_grids`, and not both")
-    if options.output_mode not in _MODES:
-        found.append(f"there is no output mode `{options.output_mode}`: {', '.join(_MODES)}")
+    if not isinstance(options.output_mode, str) or options.output_mode not in _MODES:
+        asked = brief(options.output_mode, 80)
+        found.append(f"there is no output mode `{asked}`: {', '.join(_MODES)}")
     return found or _wrong_grids(options)
 
 

@@ -5,7 +5,7 @@ of them, and objects with equally long memories are run together.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import count
 from typing import cast
 
@@ -71,7 +71,7 @@ class TrackingSession(ABC):
 
     def state(self, name: ObjectId) -> TrackedObject:
         """All that is known of an object."""
-        if name not in self.states:
+        if not isinstance(name, Hashable) or name not in self.states:
             raise PromptError(
                 f"there is no object `{name}`",
                 expected=", ".join(map(str, self.states)) or "no object was added",
