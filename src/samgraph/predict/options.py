@@ -47,7 +47,7 @@ def changed(values: Mapping[str, Any], kind: type) -> dict[str, Any]:
     found = {}
     for field in fields(kind):
         value = values.get(field.name, field.default)
-        is_default = value is None if field.default is None else value == field.default
-        if not is_default:
+        is_plain = isinstance(value, bool | int | float | str)  # an array has no one truth value
+        if value is not field.default and not (is_plain and value == field.default):
             found[field.name] = value
     return found
