@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.engines import Buffers, Engine, MemoryUsage, Precision, Program
+from samgraph.engines import Buffers, Engine, EngineOptions, MemoryUsage, Precision, Program
 from samgraph.errors import CheckpointError, EngineError, InputError, OptionError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph, Node
@@ -158,6 +158,11 @@ class Session:
     def engine(self) -> Engine:
         """The engine that compiles."""
         return self._choice.engine
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        """The precision and threads that the engine compiles with."""
+        return self._choice.options
 
     @property
     def pass_names(self) -> tuple[str, ...]:
