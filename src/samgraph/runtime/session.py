@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.engines import Buffers, Device, Engine, MemoryUsage, Precision, Program
+from samgraph.engines import (
+    Buffers,
+    Device,
+    Engine,
+    EngineOptions,
+    MemoryUsage,
+    Precision,
+    Program,
+)
 from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, EngineError, InputError, OptionError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
@@ -169,6 +177,11 @@ class Session:
     def precision(self) -> Precision:
         """The precision that was chosen."""
         return self._choice.options.precision
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        """The precision and threads that the engine compiles with."""
+        return self._choice.options
 
     @property
     def pass_names(self) -> tuple[str, ...]:
