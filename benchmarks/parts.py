@@ -9,12 +9,16 @@ once, in the order of tracking. Needs torch and the `sam2` package for the peer.
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from side_by_side import Peer, compare, serve
 
+Jobs = dict[str, Callable[[], object]]
 JOBS = ("image_encoder", "memory_attention", "decode", "memory_encoder")  # as a frame needs them
+FRAMES = (1, 3, 7)  # remembered
 
 
 def main() -> None:
@@ -30,9 +34,9 @@ def main() -> None:
     arguments = parser.parse_args()
     jobs = arguments.jobs.split(",")
     if arguments.peer == "samgraph":
-        serve_samgraph(arguments.model, arguments.threads)
+        serve(samgraph_jobs(arguments.model, arguments.threads))
     elif arguments.peer == "torch":
-        serve_torch(arguments.model, arguments.threads)
+        serve(torch_jobs(arguments.model, arguments.threads))
     else:
         drive(arguments, jobs)
 
@@ -68,8 +72,8 @@ def _start(arguments: argparse.Namespace, name: str) -> Peer:
     return Peer(name, [python, str(Path(__file__)), "--peer", name, *options])
 
 
-def serve_samgraph(model_name: str, threads: int) -> None:
-    """Our graphs, compiled when first asked for."""
+def samgraph_jobs(model_name: str, threads: int, precision: str = "fp32") -> Jobs:
+    """Our graphs, compiled when first asked for; memory attention for 1, 3 and 7 frames too."""
     from samgraph.models.loading import load_model
     from samgraph.models.sam2.config import CONFIGS
     from samgraph.models.sam2.graphs import weight_shapes
@@ -78,8 +82,9 @@ def serve_samgraph(model_name: str, threads: int) -> None:
 
     config = CONFIGS[model_name]
     weights = {key: tensor(key, shape, 7) for key, shape in weight_shapes(config).items()}
-    model = load_model(weights, options=CompileOptions(threads=threads, cache=False))
-    inputs = {
+    options = CompileOptions(threads=threads, cache=False, precision=precision)
+    model = load_model(weights, options=options)
+    inputs: dict[str, dict[str, Any]] = {
         "image_encoder": {"image": _random(1, 3, 1024, 1024)},
         "decode": {
             "embedding": _map(256, 64),
@@ -98,18 +103,23 @@ def serve_samgraph(model_name: str, threads: int) -> None:
             "object_score": np.ones((1, 1), np.float32),
             "binary": np.zeros(1, bool),
         },
-        "memory_attention": {
-            "embedding": _map(256, 64),
-            "memory": _random(1, 7, 4096, 64),
-            "slots": np.arange(7)[None],
-            "pointers": _random(1, 16, 256),
-            "pointer_times": np.linspace(0, 1, 16, dtype=np.float32)[None],
-        },
     }
-    serve({job: lambda job=job: model.run(job, **inputs[job]) for job in JOBS})
+    jobs: Jobs = {job: lambda job=job: model.run(job, **inputs[job]) for job in inputs}
+    memory = {
+        "embedding": _map(256, 64),
+        "pointers": _random(1, 16, 256),
+        "pointer_times": np.linspace(0, 1, 16, dtype=np.float32)[None],
+    }
+
+    def attend(frames: int) -> Callable[[], object]:
+        pages, slots = _random(1, frames, 4096, 64), np.arange(frames)[None]
+        return lambda: model.run("memory_attention", memory=pages, slots=slots, **memory)
+
+    jobs |= {f"memory_attention_{frames}": attend(frames) for frames in FRAMES}
+    return jobs | {"memory_attention": jobs["memory_attention_7"]}
 
 
-def serve_torch(model_name: str, threads: int) -> None:
+def torch_jobs(model_name: str, threads: int) -> Jobs:
     """The same parts of the reference."""
     import torch
 
@@ -119,8 +129,7 @@ def serve_torch(model_name: str, threads: int) -> None:
     torch.set_grad_enabled(False)
     model = build_reference(model_name.replace("-", "_"), 7)
     position = torch.randn(4096, 1, 256)
-    current, memory = torch.randn(4096, 1, 256), torch.randn(28736, 1, 64)
-    memory_position = torch.randn(28736, 1, 64)
+    current = torch.randn(4096, 1, 256)
     image, embedding = torch.randn(1, 3, 1024, 1024), torch.randn(1, 256, 64, 64)
     fine = [torch.randn(1, 32, 256, 256), torch.randn(1, 64, 128, 128)]
     points = (torch.full((1, 1, 2), 500.0), torch.ones(1, 1, dtype=torch.int32))
@@ -131,24 +140,25 @@ def serve_torch(model_name: str, threads: int) -> None:
         mask = torch.nn.functional.interpolate(low, (1024, 1024), mode="bilinear")
         return model._encode_new_memory([flat], [(64, 64)], mask, score, False)
 
+    def attend(frames: int) -> Callable[[], object]:
+        memory, at = (torch.randn(4096 * frames + 64, 1, 64) for _ in range(2))
+        return lambda: model.memory_attention(current, memory, position, at, 64)
+
     flat = embedding.flatten(2).permute(2, 0, 1)
-    serve(
-        {
-            "image_encoder": lambda: model.forward_image(image),
-            "decode": lambda: model.sam_mask_decoder(
-                embedding,
-                model.sam_prompt_encoder.get_dense_pe(),
-                *model.sam_prompt_encoder(points, None, None),
-                multimask_output=True,
-                repeat_image=False,
-                high_res_features=fine,
-            ),
-            "memory_encoder": encode_memory,
-            "memory_attention": lambda: model.memory_attention(
-                current, memory, position, memory_position, 64
-            ),
-        }
-    )
+    jobs: Jobs = {
+        "image_encoder": lambda: model.forward_image(image),
+        "decode": lambda: model.sam_mask_decoder(
+            embedding,
+            model.sam_prompt_encoder.get_dense_pe(),
+            *model.sam_prompt_encoder(points, None, None),
+            multimask_output=True,
+            repeat_image=False,
+            high_res_features=fine,
+        ),
+        "memory_encoder": encode_memory,
+    }
+    jobs |= {f"memory_attention_{frames}": attend(frames) for frames in FRAMES}
+    return jobs | {"memory_attention": jobs["memory_attention_7"]}
 
 
 def _map(channels: int, side: int) -> np.ndarray:

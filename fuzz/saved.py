@@ -55,6 +55,7 @@ class SessionTarget(Target):
                         "fill_holes": 0},
             "policy": {"memory_frames": 7, "max_pointers": 16, "max_prompted": None, "stride": 1,
                        "is_signed": True},
+            "numbers": [{"name": 1, "number": 1}, {"name": "two", "number": 2}],
             "objects": [
                 {"name": 1, "prompted": [0], "tracked": [1], "answers": {"0": [3.5, 0.9]},
                  "prompts": [0], "waiting": [], "runs": {"0": [0, 1]}},

@@ -67,8 +67,7 @@ def prepared(name: str, folder: Path) -> Target:
     warnings.simplefilter("ignore")
     target = find_target(name)
     for data in target.good():
-        if target.attempt(data, folder) != "taken":
-            raise BrokenPromiseError(f"a good input of `{name}` was refused")
+        target.use(data, folder)
     limit_memory(target.megabytes)
     watch_within(folder)
     return target

@@ -74,6 +74,10 @@ OP_FP32 = (1e-5, 1e-4)
 OP_FP16 = (2.5e-3, 1e-3)
 # 8 bits of fraction: half a unit is 3.9e-3, and a few roundings.
 OP_BF16 = (2e-2, 1e-2)
+# The precision bf16 against float32, built-in model: operands and results of products have 8 bits
+# of fraction. Measured: embedding 1.7 % off, IoU of masks 0.997 on average and 0.978 at worst.
+EMBEDDING_BF16 = 0.02
+MASK_IOU_BF16, WORST_MASK_IOU_BF16 = 0.98, 0.95
 
 # Our erf against `math.erf`, absolute: what `ops/gelu.py` promises.
 ERF = 1e-12

@@ -168,7 +168,7 @@ class Double:
             "version": "0", "model": {"name": "drawn", "image_size": 512}, "engine": "none",
             "device": "cpu", "precision": "fp32",
             "limits": {
-                "max_upload_bytes": 10**6, "max_pixels": 10**8, "max_sessions": 9,
+                "max_upload_bytes": 10**5, "max_pixels": 10**8, "max_sessions": 9,
                 "idle_seconds": 60,
             },
             "formats": {"image": formats, "video": formats}, "effects": effects,

@@ -128,6 +128,19 @@ def test_tracking_shows_progress_and_can_be_cancelled(page: Opened) -> None:
     page.until(lambda: page.is_like(80, 180, color=FIRST, of=RED))
 
 
+def test_tracking_is_followed_and_the_frame_comes_back(page: Opened) -> None:
+    page.double.seconds_per_frame = 0.05
+    page.open_clip()
+    page.click(*disc_at(0))
+    page.page.click("#track")
+    page.until(lambda: page.state()["frame"] >= 4)
+    frame = page.state()["frame"]
+    page.until(lambda: page.state()["frame"] >= frame + 4)
+
+    page.until(lambda: page.state()["tracking"] is None)
+    assert page.state()["frame"] == 0
+
+
 def test_tracking_without_a_prompt_says_what_to_do(page: Opened) -> None:
     page.open_clip()
     page.page.keyboard.press("t")

@@ -46,10 +46,10 @@ def test_a_dropped_picture_is_opened(page: Opened) -> None:
 
 
 def test_a_file_over_the_limit_is_refused_before_it_is_sent(page: Opened) -> None:
-    page.drop(("large.jpg", "image/jpeg", bytes(1_200_000)))
+    page.drop(("large.jpg", "image/jpeg", bytes(120_000)))
 
     notice = page.page.locator("#stage-notice")
-    page.until(lambda: "1.2 MB" in notice.inner_text())
+    page.until(lambda: "120 kB" in notice.inner_text())
     assert "larger limit" in notice.inner_text()
     assert len(page.double.uploads) == 1
 
@@ -303,6 +303,14 @@ def test_zoom_keeps_what_is_under_the_pointer(page: Opened) -> None:
     page.page.mouse.move(x + 50, y + 20, steps=3)
     page.page.mouse.up()
     assert np.allclose(page.at(360, 150), (x + 50, y + 20), atol=2)
+    page.page.keyboard.press("p")
+    page.page.keyboard.down("Space")
+    page.page.mouse.down()
+    page.page.mouse.move(x, y, steps=3)
+    page.page.mouse.up()
+    page.page.keyboard.up("Space")
+    assert np.allclose(page.at(360, 150), (x, y), atol=2)
+    assert not page.state()["objects"]
     page.page.keyboard.press("0")
 
     assert page.at(361, 150)[0] - page.at(360, 150)[0] < scale

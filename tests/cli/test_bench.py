@@ -85,3 +85,27 @@ def test_the_precision_of_a_choice_is_asked_for_or_the_profiles(tmp_path: Path) 
     assert choice(None, None, weights).precision == "bf16"
     assert choice("fp32", None, weights).precision == "fp32"
     assert choice(None, "split", weights).precision is None
+
+
+def test_products_are_timed_beside_the_rate_of_the_machine(bench: Callable[..., Outcome]) -> None:
+    found = json.loads(bench("--graphs", "memory_encoder", "--ops", "--json").text)[
+        "memory_encoder"
+    ]
+
+    assert found["peak_gflops"] > 0
+    assert {"conv2d", "linear"} & {row["op"] for row in found["ops"]}
+    for row in found["ops"]:
+        assert row["multiply_adds"] > 0
+        assert row["bytes"] > 0
+        assert row["seconds"] > 0
+
+
+def test_the_table_of_products_says_what_share_of_the_rate_each_has(
+    bench: Callable[..., Outcome],
+) -> None:
+    lines = bench("--graphs", "memory_attention", "--ops").text.splitlines()
+
+    assert lines[0].startswith("memory_attention: openvino on the cpu")
+    assert lines[1].split()[:3] == ["op", "count", "M"]
+    assert all("%" in line for line in lines[2:])
+    assert len(lines) > 4

@@ -145,3 +145,20 @@ def test_a_frame_cannot_name_a_file_elsewhere(run_folder: Path, convert: Run) ->
     assert sorted(os.listdir("deep/er")) == ["evil.png", "img_1.png", "img_2.png"]
     assert not Path("evil.png").exists()
     assert len(read_davis("deep/er")) == FRAMES
+
+
+@pytest.mark.usefixtures("run_folder")
+def test_labels_of_the_run_are_kept(samgraph: Run, convert: Run) -> None:
+    given = ("--mask", "cup.png:1", "--mask", "dog.png:2", "--end", "0", "--quiet")
+    labels = ("--label", "mug", "--label", "hound")
+    assert (
+        samgraph("track", "frames", *given, *labels, "--format", "jsonl", "-o", "named").code == 0
+    )
+
+    assert convert("named", "-o", "named.json").code == 0
+    assert convert("named", "--label", "thing", "-o", "thing.json").code == 0
+
+    (image,) = read_coco("named.json")
+    assert [segment.label for segment in image.segments] == ["mug", "hound"]
+    (image,) = read_coco("thing.json")
+    assert {segment.label for segment in image.segments} == {"thing"}

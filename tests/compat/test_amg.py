@@ -86,6 +86,9 @@ CALLS: dict[str, Call] = {
     "uncrop_points": lambda m, t: m.uncrop_points(t(BOXES[:, :2]), CROP),
     "uncrop_masks": lambda m, t: m.uncrop_masks(t(MASKS), CROP, 50, 60),
     "is_box_near_crop_edge": lambda m, t: m.is_box_near_crop_edge(t(BOXES), CROP, WHOLE, 3.0),
+    "is_box_near_image_edge": lambda m, t: m.is_box_near_crop_edge(
+        t(BOXES), [0, 0, 30, 30], [0, 0, 60, 20], 5.0
+    ),
     "batch_iterator": lambda m, t: [len(a) for (a,) in m.batch_iterator(2, t(BOXES))],
     "mask_to_box": lambda m, t: m.mask_to_box(t(MASKS[:, None])),
     "concat_points": lambda m, t: m.concat_points(

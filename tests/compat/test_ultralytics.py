@@ -13,6 +13,7 @@ from samgraph.errors import CheckpointError, ImageError, PromptError
 from samgraph.media.image.reading import read_image
 from samgraph.media.mask.polygons import polygons_to_mask
 from tests.golden import scenes
+from tests.media.video_making import make_video
 
 NANO = "samgraph-nano"
 DISC, SQUARE = [40, 50], [118, 84]
@@ -162,6 +163,21 @@ def test_objects_of_a_video_are_tracked(prompts: dict[str, Any], count: int) -> 
         assert result.boxes.id.tolist() == list(range(1, count + 1))
         assert result.masks.data[0, 50 + t * t // 3, 40 + 9 * t]
         assert np.array_equal(result.orig_img[..., ::-1], scenes.frame(t))
+
+
+def test_a_video_file_is_segmented_or_tracked(model: SAM, tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    file = make_video(tmp_path / "test.mp4", scenes.frames(3))
+
+    frames = list(model(str(file), stream=True, points=[SQUARE], labels=[1]))
+    predictor = SAM2VideoPredictor(overrides={"model": NANO})
+    tracked = predictor(source=str(file), points=SQUARE, labels=1)
+
+    assert len(frames) == len(tracked) == 3
+    assert {result.path for result in frames + tracked} == {str(file)}
+    for t, result in enumerate(tracked):
+        assert result.masks is not None
+        assert result.masks.data[0, 84 - 6 * t, 118]
 
 
 def test_models_go_by_ultralytics_names(monkeypatch: pytest.MonkeyPatch, model: SAM) -> None:

@@ -1,5 +1,7 @@
 """Golden graphs for the passes of the OpenVINO engine, and for the decompositions it needs."""
 
+import numpy as np
+
 from samgraph import ops
 from samgraph.graph import Builder, Graph, Tensor, emit
 from tests.passes.golden_case import case
@@ -122,28 +124,39 @@ def linear_to_pointwise_leaves_few_positions_and_weights() -> Graph:
     )
 
 
-@case("materialise_attention_masks")
-def materialise_attention_masks_of_any_origin() -> Graph:
-    builder = Builder("masks")
-    q, k = builder.input("q", "f32[B,T,8]"), builder.input("k", "f32[B,M,8]")
-    mask = builder.input("mask", "f32[B,1,1,M]")
-    with builder.exact():
-        exact = ops.attention(q, k, k, mask, heads=1, scale=1.0)
+@case("products_in_bf16")
+def products_in_bf16_that_are_large() -> Graph:
+    builder = Builder("large")
+    x, image = builder.input("x", "f32[B,256,64]"), builder.input("image", "f32[1,32,64,64]")
+    weight, bias = builder.param("weight", "f32[128,64]"), builder.param("bias", "f32[128]")
+    kernel, shift = builder.param("kernel", "f32[32,32,3,3]"), builder.param("shift", "f32[32]")
     return builder.finish(
-        y=ops.attention(q, k, k, mask, heads=2, scale=0.5),
-        none=ops.attention(q, k, k, heads=2, scale=0.5),
-        exact=exact,
+        layer=emit("linear", x, weight, bias, activation="gelu"),
+        convolution=ops.conv2d(image, kernel, shift, padding=(1, 1)),
+        attention=ops.attention(x, x, x, heads=2, scale=0.2),
+        product=ops.matmul(x, ops.transpose(x, 0, 2, 1)),
     )
 
 
-@case("keep_narrow_depthwise_exact")
-def keep_narrow_depthwise_exact_of_one_column() -> Graph:
-    builder = Builder("column")
-    x, weight = builder.input("x", "f32[N,4,8,3]"), builder.param("weight", "f32[4,1,3,3]")
+@case("products_in_bf16")
+def products_in_bf16_leaves_small_and_exact_products() -> Graph:
+    builder = Builder("small")
+    x, mask = builder.input("x", "f32[B,256,64]"), builder.input("mask", "f32[B,1,1,256]")
+    weight, narrow = builder.param("weight", "f32[128,64]"), builder.param("narrow", "f32[8,64]")
+    image, depthwise = (
+        builder.input("image", "f32[1,64,64,64]"),
+        builder.param("d", "f32[64,1,7,7]"),
+    )
+    resize = builder.constant(np.ones((512, 256)), "f32")
+    with builder.exact():
+        exact = ops.linear(x, weight)
     return builder.finish(
-        y=ops.conv2d(x, weight, stride=(2, 2), groups=4),
-        two_columns=ops.conv2d(x, weight, stride=(2, 2), padding=(1, 1), groups=4),
-        no_steps=ops.conv2d(x, weight, groups=4),
+        exact=exact,
+        few=ops.linear(x[:, :2], weight),
+        narrow=ops.linear(x, narrow),
+        depthwise=ops.conv2d(image, depthwise, padding=(3, 3), groups=64),
+        masked=ops.attention(x, x, x, mask, heads=1, scale=1.0),
+        resized=ops.matmul(resize, x),
     )
 
 

@@ -48,6 +48,7 @@ ALGEBRAIC = {
     "linear_to_pointwise",
     "maps_to_tokens",
 }
+ROUNDING = {"products_in_bf16"}  # of float32 only; see tests/engines/openvino/test_products_in_bf16
 FOR_IMAGES = OWN_PASSES.keys() - FOR_PASS.keys()
 FOR_IMAGES |= {"decompose_axial_rope", "decompose_layer_norm_2d"}
 SIZES = ({"B": 2, "M": 5}, {"B": 1, "M": 1})
@@ -104,7 +105,7 @@ def weights_of(graph: Graph) -> dict[str, Array]:
     return arrays_for(graph, SIZES[0])[1]
 
 
-@pytest.mark.parametrize("step", sorted(EVERY_PASS))
+@pytest.mark.parametrize("step", sorted(EVERY_PASS.keys() - ROUNDING))
 def test_a_pass_keeps_the_meaning(step: str) -> None:
     changed = []
 

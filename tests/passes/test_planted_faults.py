@@ -328,10 +328,6 @@ IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
         _spoiling("linear_to_pointwise", "conv2d", _forget_bias),
         ALGEBRAIC_PASS,
     ),
-    "mask forgotten": (
-        _spoiling("materialise_attention_masks", "attention", _forget_mask),
-        0.0,
-    ),
     "a sum of tokens forgotten": (
         _spoiling("maps_to_tokens", "add", _first_input),
         ALGEBRAIC_PASS,

@@ -142,7 +142,7 @@ def test_a_failure_at_work_frees_the_place() -> None:
 
 def test_a_click_waits_for_one_frame_only() -> None:
     turns, log = Turns(patience=5), list[str]()
-    clicked, stop = threading.Event(), threading.Event()
+    stop = threading.Event()
 
     def track() -> None:
         while not stop.is_set():
@@ -152,17 +152,18 @@ def test_a_click_waits_for_one_frame_only() -> None:
 
     tracker = threading.Thread(target=track)
     tracker.start()
-    for _ in range(5):
-        time.sleep(0.05)
-        before = len(log)
-        with turns.click():
-            clicked.set()
-            assert len(log) - before <= 1
-            inside = len(log)
+    try:
+        for _ in range(5):
             time.sleep(0.05)
-            assert len(log) == inside  # no frame beside a click
-    stop.set()
-    tracker.join()
+            before = len(log)
+            with turns.click():
+                assert len(log) - before <= 1
+                inside = len(log)
+                time.sleep(0.05)
+                assert len(log) == inside  # no frame beside a click
+    finally:
+        stop.set()
+        tracker.join()
 
 
 def test_clicks_without_end_do_not_stop_a_track() -> None:

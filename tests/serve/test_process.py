@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+from samgraph.serve.options import ServeOptions
+from samgraph.serve.running import bind
 from tests.serve.test_videos import CUP, library_masks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,6 +101,12 @@ def test_a_kill_in_a_track_loses_nothing_that_was_acknowledged(tmp_path: Path) -
         expected = library_masks(tmp_path, start + 2)
         assert masks(client, name) == expected
         assert {key: mask for key, mask in kept.items() if key[1] == 1}.items() <= expected.items()
+
+
+def test_replies_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
+    """asyncio sets TCP_NODELAY on connections of sockets that name their protocol."""
+    with bind(ServeOptions(port=0, folder=tmp_path)) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])

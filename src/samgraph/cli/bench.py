@@ -1,12 +1,14 @@
 """`samgraph bench`: how long the graphs of a model take to compile and to run, here."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import click
 
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.errors import GraphError
+from samgraph.evaluate.op_profile import OpTiming, peak_gflops, profile_ops
 from samgraph.evaluate.speed import Timing, time_graphs
 from samgraph.models.sam2.model import Sam2Model
 from samgraph.models.sam2.statistics import TYPICAL
@@ -18,19 +20,26 @@ _USUAL = ("image_encoder", "decode", "memory_encoder", "memory_attention")
 @click.command()
 @click.option("--graphs", help="Which graphs, with commas between; `all` for all.")
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--ops", is_flag=True, help="Time the products of each graph, by themselves.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @model_options
-def command(graphs: str | None, runs: int, as_json: bool, choice: ModelChoice) -> None:
+def command(graphs: str | None, runs: int, ops: bool, as_json: bool, choice: ModelChoice) -> None:
     """Time the graphs of a model: compiling anew, and the median of --runs runs.
 
     --profile takes several names with commas between, and is `fused,split` if not said: graphs that
     a profile compiles otherwise have a row each. The runs of all graphs are interleaved.
+
+    With --ops: multiply-adds, megabytes moved, GFLOP/s and the share of this machine's rate,
+    measured in the same run, of the products of each graph as the first profile compiles it.
     """
     models: dict[str, Sam2Model] = {}
     for profile in (choice.profile or "fused,split").split(","):
         model = replace(choice, profile=profile).load(cache=False)
         models[model.core.session.options.chosen_profile.name] = model.core
     first = next(iter(models.values()))
+    if ops:
+        _show_ops(first, _names(graphs, first), runs, as_json)
+        return
     timings = time_graphs(models, _names(graphs, first), runs=runs)
     reason = first.session.reason.partition("; profile")[0]
     if as_json:
@@ -43,6 +52,32 @@ def command(graphs: str | None, runs: int, as_json: bool, choice: ModelChoice) -
         click.echo(line)
     sizes = ", ".join(f"{name}={size}" for name, size in TYPICAL.items())
     click.echo(f"median of {runs} interleaved runs, {sizes}; compiled without the cache")
+
+
+def _show_ops(model: Sam2Model, names: list[str], runs: int, as_json: bool) -> None:
+    """The products of each graph, and the machine's rate."""
+    found: dict[str, object] = {"model": model.config.name, "reason": model.session.reason}
+    for name in names:
+        peak = peak_gflops(model.session_for(name), runs)
+        timings = profile_ops(model, name, runs=runs)
+        found[name] = {"peak_gflops": peak, "ops": [asdict(timing) for timing in timings]}
+        if not as_json:
+            click.echo(
+                f"{name}: {model.session_for(name).reason}; matrix products {peak:.0f} GFLOP/s"
+            )
+            for line in _ops_table(timings, peak):
+                click.echo(line)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+
+
+def _ops_table(timings: list[OpTiming], peak: float) -> list[str]:
+    rows = [("op", "count", "M madds", "MB", "ms", "GFLOP/s", "of peak", "inputs")]
+    for t in timings:
+        rate = f"{t.gflops:.0f}", f"{100 * t.gflops / peak:.0f} %"
+        size = f"{t.multiply_adds / 1e6:.1f}", f"{t.bytes / 1e6:.1f}", f"{1e3 * t.seconds:.2f}"
+        rows.append((t.op, str(t.count), *size, *rate, t.inputs))
+    return _aligned(rows, left=(0, 7))
 
 
 def _names(graphs: str | None, model: Sam2Model) -> list[str]:
@@ -59,8 +94,16 @@ def _table(timings: list[Timing]) -> list[str]:
     for timing in timings:
         compiled, run = f"{timing.compile_seconds:.2f} s", f"{1e3 * timing.run_seconds:.1f} ms"
         rows.append((timing.graph, timing.profile, compiled, run))
+    return _aligned(rows, left=(0, 1))
+
+
+def _aligned(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
+    """Rows as lines; the columns in `left` begin, the others end, one below the other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        f"{graph:{widths[0]}}  {profile:{widths[1]}}  {compiled:>{widths[2]}}  {run:>{widths[3]}}"
-        for graph, profile, compiled, run in rows
+        "  ".join(
+            f"{cell:<{width}}" if number in left else f"{cell:>{width}}"
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
     ]

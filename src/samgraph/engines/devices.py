@@ -59,7 +59,7 @@ def parse_device(device: DeviceLike) -> Device | None:
         warnings.warn("using the cpu: no engine runs on mps", SamgraphWarning, stacklevel=5)
         return Device("cpu")
     found = _NAME.fullmatch(text) if isinstance(text, str) else None
-    if text == AUTO:
+    if isinstance(text, str) and text == AUTO:
         return None
     if found is None or found[1] not in KINDS or (found[1] == "cpu" and found[2]):
         raise OptionError(

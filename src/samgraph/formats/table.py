@@ -208,7 +208,7 @@ def find_format(name: str) -> Format:
     Raises:
         OptionError: There is none.
     """
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise OptionError(f"there is no format `{name}`", expected=", ".join(FORMATS))
     return FORMATS[name]
 

@@ -10,6 +10,7 @@ tokens per frame, F remembered frames, Q object pointers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Protocol, Self
 
@@ -81,6 +82,7 @@ class DecoderPrompts:
     has_mask: NDArray[np.bool_] | None = None  # [N]; None: all have one
 
 
+@lru_cache(maxsize=64)
 def no_prompts(count: int) -> DecoderPrompts:
     """What the decoder is given for objects that are tracked: no point at all."""
     return DecoderPrompts(

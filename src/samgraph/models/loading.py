@@ -80,7 +80,9 @@ def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
         return chosen, chosen.find_config(fields)
     for family in known:
         own = {**family.configs, **family.named}
-        if wanted in own or any(type(wanted) is type(config) for config in own.values()):
+        if (isinstance(wanted, str) and wanted in own) or any(
+            type(wanted) is type(config) for config in own.values()
+        ):
             return family, family.find_config(wanted)
     return known[0], known[0].find_config(wanted)  # which says what there is
 

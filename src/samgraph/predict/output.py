@@ -79,7 +79,7 @@ class MaskOutput(ABC):
         """Whether the image itself is known, or can be read."""
 
     @abstractmethod
-    def pixels(self) -> Rgb | None:
+    def read_pixels(self) -> Rgb | None:
         """The image itself, uint8 [H, W, 3]; None where it is not known."""
 
     def __array__(
@@ -197,7 +197,7 @@ class MaskOutput(ABC):
 
     def _picture(self, label: Labels = None, *, all: bool) -> SegmentedImage:
         """As `segmented_image`, with the pixels where they can be had."""
-        return replace(self.segmented_image(label, all=all), pixels=self.pixels())
+        return replace(self.segmented_image(label, all=all), pixels=self.read_pixels())
 
 
 class Segmentation(MaskOutput):
@@ -236,7 +236,7 @@ class Segmentation(MaskOutput):
         """Whether the image itself is known."""
         return self.picture.pixels is not None
 
-    def pixels(self) -> Rgb | None:
+    def read_pixels(self) -> Rgb | None:
         """The image itself, uint8 [H, W, 3]; None where it is known by its embedding."""
         return self.picture.pixels
 

@@ -27,12 +27,10 @@ class CompileOptions:
     cache: bool = True
 
     def __post_init__(self) -> None:
-        if self.engine is not None and self.engine not in engine_names():
-            names = ", ".join(engine_names())
-            raise OptionError(f"there is no engine `{self.engine}`", expected=names)
-        if self.precision is not None and self.precision not in PRECISIONS:
-            names = ", ".join(PRECISIONS)
-            raise OptionError(f"there is no precision `{self.precision}`", expected=names)
+        for name, known in (("engine", engine_names()), ("precision", PRECISIONS)):
+            asked = getattr(self, name)
+            if asked is not None and (not isinstance(asked, str) or asked not in known):
+                raise OptionError(f"there is no {name} `{asked}`", expected=", ".join(known))
         cores = core_count()
         wrong = isinstance(self.threads, bool) or not isinstance(self.threads, int | None)
         if wrong or (self.threads is not None and not 1 <= self.threads <= cores):

@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.engines import Buffers, Device, Engine, MemoryUsage, Precision, Program
+from samgraph.engines import (
+    Buffers,
+    Device,
+    Engine,
+    EngineOptions,
+    MemoryUsage,
+    Precision,
+    Program,
+)
 from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, EngineError, InputError, OptionError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
@@ -171,6 +179,11 @@ class Session:
         return self._choice.options.precision
 
     @property
+    def engine_options(self) -> EngineOptions:
+        """The precision and threads that the engine compiles with."""
+        return self._choice.options
+
+    @property
     def pass_names(self) -> tuple[str, ...]:
         """The passes that run, in order."""
         return (*(step.__name__ for step in self._passes), *((FOLD,) if self._folds else ()))
@@ -230,7 +243,7 @@ class Session:
     def build(self, graph: Graph, weights: Mapping[str, Array]) -> Program:
         """Compile a graph with checked weights: passes, folding, and the engine."""
         engine, folded = self._choice.engine, self._optimise(graph)
-        _check_legal(folded.graph, engine)
+        _check_legal(folded.graph, engine, self._choice.options.precision)
         return engine.compile(folded.graph, folded.bind(weights), self._choice.options)
 
     def _restore(self, data: memoryview | None) -> Program | None:
@@ -279,12 +292,15 @@ def _check_weights(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Arra
 
 
 _MOVES = frozenset(("gather", "reshape", "slice", "transpose"))
+_PRODUCTS = frozenset(("attention", "cast", "conv2d", "linear", "matmul"))  # in bf16 mode
 
 
-def _check_legal(graph: Graph, engine: Engine) -> None:
+def _check_legal(graph: Graph, engine: Engine, precision: Precision) -> None:
     """Raise `EngineError` for ops and dtypes that the engine does not support."""
-    kept = {value for value in graph.inputs if value.type.dtype in engine.storage}
-    kept |= {n.result for n in graph if n.result.type.dtype in engine.storage and n.op in _MOVES}
+    ops = _MOVES | _PRODUCTS if precision == "bf16" else _MOVES
+    params = graph.params if precision == "bf16" else ()
+    kept = {value for value in (*graph.inputs, *params) if value.type.dtype in engine.storage}
+    kept |= {n.result for n in graph if n.result.type.dtype in engine.storage and n.op in ops}
     for value in (*graph.inputs, *graph.params, *(node.result for node in graph)):
         if value.type.dtype not in engine.dtypes and value not in kept:
             raise EngineError(

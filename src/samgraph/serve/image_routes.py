@@ -104,7 +104,7 @@ def _picture(entry: Entry) -> Path:
 async def delete_image(service: Service, request: Request) -> Response:
     """Delete an image."""
     entry = service.store.find(request.path_params["id"], "image")
-    await to_thread.run_sync(service.store.delete, entry)
+    await to_thread.run_sync(service.delete, entry)
     return Response(status_code=204)
 
 

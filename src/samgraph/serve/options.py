@@ -50,12 +50,12 @@ class ServeOptions:
     port: int = 8000
     token: str | None = field(default=None, repr=False)
     folder: Path = field(default_factory=default_folder)
-    max_upload_mb: float = 4096
+    max_upload_mb: float = 16384
     max_body_mb: float = 32
     max_tool_body_mb: float = 256
     max_pixels: int = MAX_PIXELS
     max_sessions: int = 200
-    max_disk_mb: float = 32768
+    max_disk_mb: float = 65536
     max_loaded: int = 8
     idle_seconds: float = 30 * DAY
     working: int = 2

@@ -41,6 +41,8 @@ CODES = {
 }
 
 
+# Where the middleware leaves the number of a request, which is also in the reply.
+REQUEST_ID = "samgraph.request_id"
 # Replies after which the rest of the body is not read.
 UNREAD = (408, 413)
 QUOTED_PATH = re.compile(r"`[^`]*[/\\\\]([^`/\\\\]*)`")
@@ -93,7 +95,8 @@ def error_reply(request: Request, error: Exception) -> Response:
         return _reply(error.status_code, code, str(error.detail), None, dict(error.headers or {}))
     if isinstance(error, SamgraphError):
         return _library_error(error)
-    LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    number = request.scope.get(REQUEST_ID, "")
+    LOG.error("request %s, %s %s, failed", number, request.method, request.url.path, exc_info=error)
     return _reply(500, "bug", "the server failed to answer", "its log says where")
 
 

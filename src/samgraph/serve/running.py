@@ -50,7 +50,7 @@ def run(model: Model, options: ServeOptions, listening: Callable[[str], object])
     Raises:
         OptionError: The address cannot be listened on.
     """
-    bound = _bind(options)
+    bound = bind(options)
     port = bound.getsockname()[1]
     app = make_app(model, options)
     config = uvicorn.Config(
@@ -75,9 +75,11 @@ def address(options: ServeOptions, port: int) -> str:
     return f"http://{name}:{port}/{token}"
 
 
-def _bind(options: ServeOptions) -> socket.socket:
+def bind(options: ServeOptions) -> socket.socket:
+    """A socket that listens; raises as `run`."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sets TCP_NODELAY; without it every reply takes 40 ms more.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((options.host, options.port))

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from samgraph.serve.metrics import Metrics
 from samgraph.serve.options import LOOPBACK_NAMES, ServeOptions
-from samgraph.serve.replies import RequestError, error_reply
+from samgraph.serve.replies import REQUEST_ID, RequestError, error_reply
 
 COOKIE = "samgraph_token"
 OPEN_PATHS = ("/healthz", "/readyz", "/health")
@@ -53,7 +53,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started, request_id = time.monotonic(), secrets.token_hex(8)
-        scope["samgraph.request_id"] = request_id
+        scope[REQUEST_ID] = request_id
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from samgraph.predict.image.encoded import encode_image
 from samgraph.predict.model import Model
+from samgraph.predict.video.video import open_video
 from samgraph.serve.events import Channel
 from samgraph.serve.export_jobs import ExportJobs
 from samgraph.serve.gate import Gate, Turns
@@ -108,13 +109,28 @@ class Service:
         self._channels = known
         return known.setdefault(entry.id, Channel())
 
+    def delete(self, entry: Entry) -> None:
+        """Delete a session; those who listen to its events are told by the end of their stream."""
+        self.store.delete(entry)
+        channel = self._channels.pop(entry.id, None)
+        if channel is not None:
+            channel.close()
+
     def warm_up(self) -> None:
-        """Compile what a first click needs, so that it is as fast as the next."""
+        """Compile what a first click needs, so that it is as fast as the next; then, for tracks."""
         grey = np.full((64, 64, 3), 128, np.uint8)
         image = encode_image(self.core, grey)
         image.predict(points=[(32, 32)])
         image.predict(box=(8, 8, 48, 48), multimask=False)
         self.is_ready = True
+        frames = open_video(self.core, np.stack([grey] * 3))
+        with self.turns.frame():
+            frames.add(frame=0, object=1, points=[(32, 32)])
+        results = frames.track()
+        while not self.is_stopping:
+            with self.turns.frame():
+                if next(results, None) is None:
+                    return
 
     def measure(self) -> None:
         """Bring the gauges up to date."""

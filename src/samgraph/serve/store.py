@@ -204,6 +204,9 @@ class SessionStore:
 
     def sweep(self, keep: Entry | None = None) -> None:
         """Delete what is too old or too much, and unload what is too much for memory."""
+        for entry in self.entries():
+            if entry.loaded is not None:
+                self.measure(entry)
         oldest = time.time() - self._options.idle_seconds
         most = self._options.max_disk_mb * MEGABYTE
         for entry in reversed(self.entries()):

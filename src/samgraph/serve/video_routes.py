@@ -124,7 +124,7 @@ async def get_video(service: Service, request: Request) -> Response:
 async def delete_video(service: Service, request: Request) -> Response:
     """Delete a video; a track of it ends."""
     entry = service.store.find(request.path_params["id"], "video")
-    await to_thread.run_sync(service.store.delete, entry)
+    await to_thread.run_sync(service.delete, entry)
     return Response(status_code=204)
 
 

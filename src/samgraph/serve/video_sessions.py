@@ -19,6 +19,7 @@ import numpy as np
 
 from samgraph.errors import PromptError, SamgraphError
 from samgraph.media.image.reading import Rgb
+from samgraph.media.video.file import MAX_FRAME_PIXELS
 from samgraph.media.video.frames import open_frames
 from samgraph.media.video.source import FrameSource
 from samgraph.predict.image.encoded import EncodedImage, encode_image
@@ -68,7 +69,8 @@ class Stoppable(Protocol):
 
 def open_upload(core: Any, path: Path, max_pixels: int | None) -> Video:
     """The video of an upload; frames that cannot be decoded are skipped."""
-    return open_video(core, path, on_damage="skip", max_pixels=max_pixels, cache_mb=CACHE_MB)
+    most = MAX_FRAME_PIXELS if max_pixels is None else min(max_pixels, MAX_FRAME_PIXELS)
+    return open_video(core, path, on_damage="skip", max_pixels=most, cache_mb=CACHE_MB)
 
 
 class VideoSession:

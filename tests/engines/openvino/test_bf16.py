@@ -11,32 +11,42 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from samgraph.engines.openvino import bf16
 from samgraph.errors import SamgraphWarning
 from samgraph.runtime import CompileOptions, Session
-from tests.tolerances import EXACT_NODE, OP_BF16
+from tests.checkpoint.built_in import needs_built_in
+from tests.tolerances import EMBEDDING_BF16, EXACT_NODE, MASK_IOU_BF16, WORST_MASK_IOU_BF16
 
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = "test"
 
 
-def _has_avx512() -> bool:
-    try:
-        return "avx512_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return False
-
-
 @pytest.fixture(scope="module")
 def in_bf16() -> dict[str, Any]:
     """What the child found."""
-    if not _has_avx512():
+    return run_child("bf16_child.py")
+
+
+@pytest.fixture(scope="module")
+def masks_in_bf16() -> dict[str, Any]:
+    """What the child found that runs the built-in model."""
+    return run_child("bf16_masks_child.py")
+
+
+def run_child(name: str) -> dict[str, Any]:
+    """The JSON object that a script next to this file prints last."""
+    try:
+        features = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        features = ""
+    if "avx512_bf16" not in features:
         pytest.skip("this processor has no bf16 instructions")
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     child = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "engines" / "openvino" / "bf16_child.py")],
+        [sys.executable, str(Path(__file__).with_name(name))],
         env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -52,14 +62,25 @@ def test_every_op_is_within_the_tolerance_of_bf16(in_bf16: dict[str, Any]) -> No
     assert in_bf16["problems"] == []
 
 
-def test_masks_of_every_origin_are_right(in_bf16: dict[str, Any]) -> None:
-    assert max(in_bf16["masks"].values()) < OP_BF16[0], in_bf16["masks"]
-
-
 def test_exact_nodes_stay_in_float32_and_others_do_not(in_bf16: dict[str, Any]) -> None:
     assert in_bf16["exact"] <= EXACT_NODE
     assert in_bf16["rest"] > 1e-3
     assert in_bf16["mixed"] > 1e-3
+
+
+@needs_built_in
+def test_bf16_keeps_masks_of_photographs_and_scenes(masks_in_bf16: dict[str, Any]) -> None:
+    errors, overlaps = masks_in_bf16["errors"], masks_in_bf16["overlaps"]
+
+    assert max(errors.values()) <= EMBEDDING_BF16, errors
+    assert max(errors.values()) > 1e-4, "nothing ran in bf16"
+    assert np.mean(list(overlaps.values())) >= MASK_IOU_BF16, overlaps
+    assert min(overlaps.values()) >= WORST_MASK_IOU_BF16, overlaps
+
+
+@needs_built_in
+def test_bf16_keeps_a_tracked_object(masks_in_bf16: dict[str, Any]) -> None:
+    assert min(masks_in_bf16["tracked"]) >= WORST_MASK_IOU_BF16, masks_in_bf16["tracked"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Cutting a graph at its exact nodes: the parts, one after another, are the whole."""
+"""Cutting a graph at its native nodes: the parts, one after another, are the whole."""
 
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from samgraph.graph.types import Array
 from samgraph.graph.verifier import verify
 from tests.graph.random_graphs import arrays_for, graphs
 
+NATIVE = frozenset(("add", "attention", "axial_rope", "linear", "sin", "relu"))
 SIZES = {"B": 2, "M": 3}
 
 
@@ -52,7 +53,7 @@ def test_the_parts_are_the_whole(graph: Graph) -> None:
     inputs, weights = arrays_for(graph, SIZES)
     expected = evaluate_graph(graph, {**inputs, **weights}, SIZES)
 
-    for segments in (cut(graph), cut(graph, exact=True)):
+    for segments in (cut(graph), cut(graph, NATIVE)):
         found = run_in_turn(graph, segments, {**inputs, **weights})
         for got, want in zip(found, expected.values(), strict=True):
             np.testing.assert_array_equal(got, want)
@@ -60,30 +61,28 @@ def test_the_parts_are_the_whole(graph: Graph) -> None:
 
 @settings(max_examples=80)
 @given(graphs(dtype="f64", steps=9))
-def test_every_part_is_a_graph_of_one_precision(graph: Graph) -> None:
-    for segment in cut(graph):
+def test_every_part_is_a_graph_of_one_kind(graph: Graph) -> None:
+    for segment in cut(graph, NATIVE):
         verify(renamed(segment.graph))
-        kinds = {node.exact for node in segment.graph if node.op != "constant"}
-        assert kinds <= {segment.kind == "exact"}
+        kinds = {node.op in NATIVE for node in segment.graph if node.op != "constant"}
+        assert kinds <= {segment.kind == "native"}
 
 
-def test_a_graph_without_exact_nodes_stays_whole() -> None:
+def test_a_graph_without_native_nodes_stays_whole() -> None:
     builder = Builder()
     x = builder.input("x", "f32[2]")
     (only,) = cut(builder.finish(y=ops.relu(x) + 1))
 
-    assert only.kind == "mode"
+    assert only.kind == "model"
     assert [node.op for node in only.graph] == ["constant", "relu", "add"]
 
 
-def test_a_graph_of_exact_nodes_is_one_exact_part() -> None:
+def test_a_graph_of_native_nodes_is_one_native_part() -> None:
     builder = Builder()
     x = builder.input("x", "f32[2]")
-    with builder.exact():
-        y = ops.relu(x) + 1
-    (only,) = cut(builder.finish(y=y))
+    (only,) = cut(builder.finish(y=ops.relu(x) + 1), NATIVE)
 
-    assert only.kind == "exact"
+    assert only.kind == "native"
     assert sorted(node.op for node in only.graph) == ["add", "constant", "relu"]
 
 
@@ -91,27 +90,23 @@ def test_a_part_gets_the_inputs_that_tell_its_symbols() -> None:
     builder = Builder()
     x, n = builder.input("x", "f32[4*F+N,4]"), builder.input("n", "f32[N]")
     N = n.shape[0]
-    y = ops.sin(x)
-    with builder.exact():
-        y = ops.axial_rope(y, grid=(2, 2), theta=100.0, unrotated=N)
-    first, second = cut(builder.finish(y=y, z=n))
+    y = ops.axial_rope(ops.cos(x), grid=(2, 2), theta=100.0, unrotated=N)
+    first, second = cut(builder.finish(y=y, z=n), NATIVE)
 
     assert [value.name for value in first.graph.inputs] == ["x", "n"]
     assert [value.name for value in second.graph.inputs] == ["0", "x", "n"]
     verify(renamed(second.graph))
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_outputs_that_no_node_makes_are_kept(exact: bool) -> None:
+@pytest.mark.parametrize("native", [False, True])
+def test_outputs_that_no_node_makes_are_kept(native: bool) -> None:
     builder = Builder()
     x, w = builder.input("x", "f32[2]"), builder.param("w", "f32[2]")
     fixed = builder.constant(np.ones(2), "f32")
-    with builder.exact():
-        inner = ops.sin(x)
-    graph = builder.finish(y=inner if exact else x, w=w, fixed=fixed)
+    graph = builder.finish(y=ops.sin(x) if native else x, w=w, fixed=fixed)
     arrays = {"x": np.ones(2), "w": np.zeros(2)}
 
-    found = run_in_turn(graph, cut(graph), arrays)
+    found = run_in_turn(graph, cut(graph, NATIVE), arrays)
 
     np.testing.assert_array_equal(found[1], 0)
     np.testing.assert_array_equal(found[2], 1)

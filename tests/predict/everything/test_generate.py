@@ -120,7 +120,9 @@ def test_masks_can_be_refined_as_mask_prompts() -> None:
 
 def test_one_mask_per_point_and_custom_points() -> None:
     grid = np.array([[0.25, 0.4], [0.7, 0.7]])
-    options = {"pred_iou_thresh": 0, "stability_score_thresh": 0, "box_nms_thresh": 1.0}
+    options: dict[str, Any] = {
+        "pred_iou_thresh": 0, "stability_score_thresh": 0, "box_nms_thresh": 1.0,
+    }  # fmt: skip
 
     found = model().everything(
         encoded(), point_grids=[grid], multimask=False, progress=False, **options

@@ -124,6 +124,8 @@ def test_an_object_keeps_its_number_and_colour_when_others_go(video: Video) -> N
     expected = overlay(video.source.frame(0), inside[None], object_ids=[2])
     inner = after.mask("dog") & ~after.mask("cat")
     assert np.array_equal(after.drawn()[inner], expected[inner])
+    assert np.array_equal(after.overlay()[inner], expected[inner])
+    assert set(np.unique(after.labels())) <= {0, 2, 3}
     assert object_colour(2) != object_colour(1)
     video.add(frame=0, object="cup", box=BOX)
     assert video.numbers == {"cup": 1, "dog": 2, "cat": 3}

@@ -104,7 +104,7 @@ def test_a_file_is_fetched_with_its_token_and_no_further() -> None:
 
 
 def test_a_host_that_is_away_is_one_sentence() -> None:
-    with pytest.raises(RequestError, match="could not be fetched"):
+    with pytest.raises(RequestError, match="could not be fetched: connection refused"):
         AllowedHosts(["127.0.0.1:9"]).fetch("http://127.0.0.1:9/a.png", io.BytesIO(), 100)
 
 

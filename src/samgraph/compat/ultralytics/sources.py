@@ -42,13 +42,6 @@ def images_of(source: Any) -> Iterator[tuple[str, Rgb]]:
                 yield str(path), frames.frame(index)
 
 
-def is_video(source: Any) -> bool:
-    """Whether a source is the path of a video file."""
-    if not isinstance(source, str | os.PathLike) or Path(source).is_dir():
-        return False
-    return Path(source).suffix.lower() not in IMAGE_SUFFIXES
-
-
 def video_of(source: Any) -> Any:
     """A source of frames: a path as it is, frames in RGB."""
     if isinstance(source, str | os.PathLike):

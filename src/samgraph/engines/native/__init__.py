@@ -6,6 +6,13 @@ works, with the engine's own attention.
 
 from samgraph.engines.native.library import Kernels, find_kernels
 from samgraph.engines.native.ops import NATIVE_OPS
-from samgraph.engines.native.passes import NATIVE_PASSES
+from samgraph.engines.native.passes import ABSORB_KEY_ROTATION, ATTENTION_TO_FLASH, NATIVE_PASSES
 
-__all__ = ["NATIVE_OPS", "NATIVE_PASSES", "Kernels", "find_kernels"]
+__all__ = [
+    "ABSORB_KEY_ROTATION",
+    "ATTENTION_TO_FLASH",
+    "NATIVE_OPS",
+    "NATIVE_PASSES",
+    "Kernels",
+    "find_kernels",
+]

@@ -28,15 +28,15 @@ sys.modules["openvino_telemetry"] = None
 import numpy, openvino
 from openvino import opset15 as o
 core, rng = openvino.Core(), numpy.random.default_rng(0)
-x = o.parameter([1024, 1024], numpy.float32)
-y = x
-for _ in range(4):
-    weight = rng.standard_normal((1024, 1024), numpy.float32) / 32
-    y = o.gelu(o.matmul(y, o.constant(weight), False, True), "erf")
-model = openvino.Model([o.result(y)], [x])
 data, times = rng.standard_normal((1024, 1024), numpy.float32), {}
 for precision in ("f32", "bf16"):
-    hints = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": 1}
+    x = y = o.parameter([1024, 1024], numpy.float32)
+    for _ in range(4):
+        weight = rng.standard_normal((1024, 1024), numpy.float32) / 32
+        a, b = (o.convert(operand, precision) for operand in (y, o.constant(weight)))
+        y = o.gelu(o.convert(o.matmul(a, b, False, True), "f32"), "erf")
+    model = openvino.Model([o.result(y)], [x])
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     request = core.compile_model(model, "CPU", hints).create_infer_request()
     request.infer([data])
     spans = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from samgraph.engines.native import NATIVE_OPS, NATIVE_PASSES, Kernels, find_ker
 from samgraph.engines.native.library import NAME, VERSION
 from samgraph.engines.openvino.bf16 import bf16_verdict
 from samgraph.engines.openvino.interface import Stripped, strip_transposes
-from samgraph.engines.openvino.library import Core, Hints, Port, opset15
-from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, empty
+from samgraph.engines.openvino.library import CompiledModel, Core, Hints, Port, opset15
+from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, constant, empty
+from samgraph.engines.openvino.passes.products_in_bf16 import PRODUCTS
 from samgraph.engines.openvino.pipeline import PIPELINE
 from samgraph.engines.openvino.program import (
     ModelStage,
@@ -29,7 +31,7 @@ from samgraph.engines.openvino.program import (
     first_line,
     split_export,
 )
-from samgraph.engines.openvino.segments import Kind, Segment, cut
+from samgraph.engines.openvino.segments import Segment, cut
 from samgraph.engines.openvino.symbols import SymbolTable
 from samgraph.engines.protocol import Decision, EngineOptions
 from samgraph.errors import EngineError
@@ -38,6 +40,9 @@ from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.printer import print_graph
 from samgraph.graph.types import Array, DType, numpy_dtype
 from samgraph.passes.pipeline import Precision, Step
+
+# A graph with more weights, such as an image encoder, is not compiled a second time.
+MOST_SHARED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +84,8 @@ class OpenVinoEngine:
         return "fp32"
 
     def precision_of(self, node: Node, precision: Precision) -> Precision:
-        """Exact nodes are in segments of float32."""
-        return "fp32" if node.exact else precision
+        """Products whose operands a pass has cast are in bf16, all else in float32."""
+        return "bf16" if node.op in PRODUCTS and node.result.type.dtype == "bf16" else "fp32"
 
     @property
     def buffers(self) -> HostBuffers:
@@ -116,7 +121,7 @@ class OpenVinoEngine:
         """Build a model for each segment and compile it. Thread-safe."""
         before = _resident()
         stripped = strip_transposes(graph)
-        segments = cut(stripped.graph, exact=options.precision == "fp32")
+        segments = cut(stripped.graph)
         stages: list[Stage] = []
         plan = _plan(stripped, segments)
         for segment, part in zip(segments, plan.stages, strict=True):
@@ -126,12 +131,14 @@ class OpenVinoEngine:
                 continue
             try:
                 model = build(segment.graph, weights)
-                compiled = _core().compile_model(model, "CPU", _hints(segment.kind, options))
+                compiled = _core().compile_model(model, "CPU", _hints(options))
             except RuntimeError as error:
                 raise EngineError(
                     f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
                 ) from error
-            stages.append(ModelStage(part, compiled))
+            widen = partial(_again, compiled, _hints(options, several=True))
+            is_shared = _can_share(plan, options)
+            stages.append(ModelStage(part, compiled, widen if is_shared else None))
         return OpenVinoProgram(plan, stages, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
@@ -148,12 +155,15 @@ class OpenVinoEngine:
                 continue
             try:
                 tensor = openvino.Tensor(np.frombuffer(blob, np.uint8), shared_memory=True)
-                compiled = _core().import_model(tensor, "CPU", _hints(stage.kind, options))
+                compiled = _core().import_model(tensor, "CPU", _hints(options))
             except RuntimeError as error:
                 raise EngineError(
                     "OpenVINO could not read a compiled graph", got=first_line(error)
                 ) from error
-            stages.append(ModelStage(stage, compiled))
+            hints = _hints(options, several=True)
+            widen = partial(_core().import_model, tensor, "CPU", hints)
+            is_shared = _can_share(plan, options)
+            stages.append(ModelStage(stage, compiled, widen if is_shared else None))
         return OpenVinoProgram(plan, stages, max(0, _resident() - before), held=data)
 
 
@@ -202,7 +212,7 @@ def build(graph: Graph, weights: Mapping[str, Array]) -> openvino.Model:
     parameters = {value.name: _parameter(value) for value in graph.inputs}
     made: dict[str, Port] = dict(parameters)
     for value in graph.params:
-        made[value.name] = opset15.constant(weights[value.name], shared_memory=True)
+        made[value.name] = constant(weights[value.name])
     symbols = SymbolTable(graph.inputs, parameters)
     for node in graph:
         type = node.result.type
@@ -222,12 +232,24 @@ def _parameter(value: Value) -> Port:
     return node
 
 
-def _hints(kind: Kind, options: EngineOptions) -> Hints:
-    exact = kind == "exact"
+def _can_share(plan: Plan, options: EngineOptions) -> bool:
+    """Whether a graph may be compiled a second time for runs from several threads."""
+    return options.threads > 1 and plan.weight_bytes <= MOST_SHARED_BYTES
+
+
+def _again(compiled: CompiledModel, hints: Hints) -> CompiledModel:
+    """A compiled model once more, with other hints."""
+    stream = io.BytesIO()
+    compiled.export_model(stream)
+    return _core().import_model(stream.getvalue(), "CPU", hints)
+
+
+def _hints(options: EngineOptions, *, several: bool = False) -> Hints:
+    """How a model is compiled: all threads for one run, or a thread for each of several."""
     return {
-        "INFERENCE_PRECISION_HINT": "f32" if exact else "bf16",
+        "INFERENCE_PRECISION_HINT": "f32",
         "INFERENCE_NUM_THREADS": options.threads,
-        "NUM_STREAMS": 1,
+        "NUM_STREAMS": options.threads if several else 1,
         "EXECUTION_MODE_HINT": "ACCURACY",
     }
 

@@ -16,12 +16,12 @@ from samgraph.engines.openvino.library import ElementType, Port, opset15
 from samgraph.engines.openvino.symbols import SymbolTable
 from samgraph.graph.dims import Dim, Expr, known, product
 from samgraph.graph.graph import Node
-from samgraph.graph.types import DType, TensorType, numpy_dtype
+from samgraph.graph.types import Array, DType, TensorType, numpy_dtype
 
 Rule: TypeAlias = Callable[[SymbolTable, Node, Sequence[Port]], Port]
 
-# Nothing computes in bf16: nodes of that element type run bf16 kernels whatever the precision hint
-# says. An input may be kept in it (`STORED_TYPES`), moved and cast.
+# Nodes of bf16 run bf16 kernels whatever the precision hint says: products in the precision bf16
+# alone. Inputs may be kept in it, moved and cast.
 ELEMENT_TYPES: dict[DType, ElementType] = {
     "f32": openvino.Type.f32, "f16": openvino.Type.f16, "i64": openvino.Type.i64,
     "i32": openvino.Type.i32, "u8": openvino.Type.u8, "bool": openvino.Type.boolean,
@@ -29,9 +29,21 @@ ELEMENT_TYPES: dict[DType, ElementType] = {
 STORED_TYPES: dict[DType, ElementType] = {**ELEMENT_TYPES, "bf16": openvino.Type.bf16}
 
 
+def constant(array: Array) -> Port:
+    """An array as a constant, which refers to its memory; of bf16 it has a copy.
+
+    Numpy has no bf16 that OpenVINO knows, and a tensor over the bits would not keep them alive.
+    """
+    if array.dtype != numpy_dtype("bf16"):
+        return opset15.constant(array, shared_memory=array.flags.writeable)
+    tensor = openvino.Tensor(openvino.Type.bf16, openvino.Shape(array.shape))
+    tensor.data.view(np.uint16)[...] = array.view(np.uint16)
+    return opset15.constant(tensor, shared_memory=True)
+
+
 def empty(type: TensorType) -> Port:
     """A tensor without elements."""
-    return opset15.constant(np.zeros(type.lengths, numpy_dtype(type.dtype)))
+    return constant(np.zeros(type.lengths, numpy_dtype(type.dtype)))
 
 
 def _plain(function: Callable[..., Port]) -> Rule:
@@ -294,7 +306,7 @@ def _gather_rows(
 
 
 def _cast(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
-    return opset15.convert(inputs[0], ELEMENT_TYPES[node.result.type.dtype].to_string())
+    return opset15.convert(inputs[0], STORED_TYPES[node.result.type.dtype].to_string())
 
 
 def _clip(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
@@ -302,7 +314,7 @@ def _clip(_: SymbolTable, node: Node, inputs: Sequence[Port]) -> Port:
 
 
 def _constant(_: SymbolTable, node: Node, __: Sequence[Port]) -> Port:
-    return opset15.constant(node.array())
+    return constant(node.array())
 
 
 def _scalar(value: float, type: TensorType) -> Port:

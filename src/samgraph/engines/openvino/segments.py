@@ -1,7 +1,6 @@
-"""Cut a graph where its nodes change how they run: in the chosen precision, in float32, natively.
+"""Cut a graph where its nodes change how they run: in a model of OpenVINO, or natively.
 
-OpenVINO sets the precision for a whole model. Where some nodes are marked `exact` and the mode
-is bf16, or some run in native kernels, the graph becomes several that run one after another.
+Where some nodes run in native kernels, the graph becomes several that run one after another.
 Constants go with each segment that reads them.
 """
 
@@ -13,7 +12,7 @@ from samgraph.graph.binding import solvable_symbols
 from samgraph.graph.dims import Expr
 from samgraph.graph.graph import Graph, Node, Value, dims_of
 
-Kind = Literal["mode", "exact", "native"]  # the mode's precision, float32, native kernels
+Kind = Literal["model", "native"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +23,9 @@ class Segment:
     kind: Kind
 
 
-def cut(graph: Graph, *, exact: bool = False) -> list[Segment]:
-    """The segments in the order they run; with `exact`, all but native nodes are exact."""
-    kinds, positions = _positions(graph, exact)
+def cut(graph: Graph, native: frozenset[str] = NATIVE_OPS) -> list[Segment]:
+    """The segments in the order they run; the ops in `native` run natively."""
+    kinds, positions = _positions(graph, native)
     segments = []
     for number, kind in enumerate(kinds):
         nodes = [node for node in graph if positions.get(node.result.name) == number]
@@ -36,29 +35,23 @@ def cut(graph: Graph, *, exact: bool = False) -> list[Segment]:
     return segments
 
 
-def _positions(graph: Graph, exact: bool) -> tuple[list[Kind], dict[str, int]]:
+def _positions(graph: Graph, native: frozenset[str]) -> tuple[list[Kind], dict[str, int]]:
     """The kinds of all segments, and the segment of each node but constants.
 
     A node stands in the first segment of its kind that does not run before its inputs.
     """
-    kinds: list[Kind] = ["exact" if exact else "mode"]
+    kinds: list[Kind] = ["model"]
     positions: dict[str, int] = {}
     for node in graph:
         if node.op == "constant":
             continue
-        kind = _kind(node, exact)
+        kind: Kind = "native" if node.op in native else "model"
         first = max((positions[v.name] for v in node.inputs if v.name in positions), default=0)
         later = (i for i in range(first, len(kinds)) if kinds[i] == kind)
         positions[node.result.name] = position = next(later, len(kinds))
         if position == len(kinds):
             kinds.append(kind)
     return kinds, positions
-
-
-def _kind(node: Node, exact: bool) -> Kind:
-    if node.op in NATIVE_OPS:
-        return "native"
-    return "exact" if exact or node.exact else "mode"
 
 
 def _segment(graph: Graph, number: int, nodes: list[Node], positions: dict[str, int]) -> Graph:

@@ -36,6 +36,7 @@ from samgraph.media.video.source import (
     numbered_name,
     skips,
 )
+from samgraph.untrusted.arguments import whole
 from samgraph.untrusted.files import real_path
 from samgraph.untrusted.text import shown
 
@@ -310,8 +311,8 @@ def open_frames(
         VideoError: There are no frames, or they cannot be read. Addresses are not fetched.
     """
     skips(on_damage)
-    if cache_frames is not None and cache_frames < 1:
-        raise OptionError("at least one frame must be kept", got=f"`cache_frames={cache_frames}`")
+    cache_frames = cache_frames if cache_frames is None else whole("cache_frames", cache_frames, 1)
+    max_pixels = max_pixels if max_pixels is None else whole("max_pixels", max_pixels, 1)
     if isinstance(source, FrameSource):
         return source
     pixels = MAX_PIXELS if max_pixels is None else max_pixels

@@ -9,8 +9,9 @@ from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from samgraph.errors import OptionError, VideoError
+from samgraph.errors import VideoError
 from samgraph.media.image.reading import Rgb
+from samgraph.untrusted.arguments import choice
 
 OnDamage: TypeAlias = Literal["error", "skip"]
 
@@ -133,9 +134,7 @@ def file_names(items: Collection[object]) -> tuple[str, ...]:
 
 def skips(on_damage: str) -> bool:
     """Whether damage is to be skipped; `OptionError` for unknown values."""
-    if on_damage not in ("error", "skip"):
-        raise OptionError(f"`on_damage` cannot be {on_damage!r}", expected="`error` or `skip`")
-    return on_damage == "skip"
+    return choice("on_damage", on_damage, ("error", "skip")) == "skip"
 
 
 def check_index(index: int, length: int | None, name: str) -> None:

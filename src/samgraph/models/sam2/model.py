@@ -1,6 +1,7 @@
 """SAM 2 ready to run: its graphs as typed methods."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,11 @@ class Sam2Model(CompiledModel):
         self.preprocessing = Preprocessing(config.image_size)
         tokens, channels = config.grid**2, config.memory_channels
         self.memory_layout = MemoryLayout(tokens, channels, config.channels)
-        self._no_masks: dict[int, Buffer] = {}  # by the number of prompts
+        side = config.mask_size
+        # The mask input of so many prompts without a mask.
+        self._no_mask = lru_cache(maxsize=64)(
+            lambda count: self.buffers.zeros((count, 1, side, side), "f32")
+        )
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -172,10 +177,3 @@ class Sam2Model(CompiledModel):
             if len(buffer) != count:
                 maps[name] = self.buffers.repeat(buffer, count)
         return maps
-
-    def _no_mask(self, count: int) -> Buffer:
-        """Zeros as the mask input of prompts without a mask; cached."""
-        if count not in self._no_masks:
-            side = self.config.mask_size
-            self._no_masks[count] = self.buffers.zeros((count, 1, side, side), "f32")
-        return self._no_masks[count]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from samgraph.errors import OptionError, brief
 from samgraph.formats.sam import Mode
 from samgraph.predict.everything.grids import Grid, layer_grids
+from samgraph.predict.options import check_names
 
 _MODES = ("binary_mask", "uncompressed_rle", "coco_rle")
 _MOST_POINTS = 1 << 20
@@ -84,11 +84,7 @@ def read_options(named: dict[str, Any]) -> EverythingOptions:
     Raises:
         OptionError: An option does not exist, or its value is out of range.
     """
-    known = [field.name for field in fields(EverythingOptions)]
-    for name in named:
-        if name not in known:
-            near = get_close_matches(name, known, n=3) or known
-            raise OptionError(f"there is no option `{name}`", expected=", ".join(near))
+    check_names(named, [field.name for field in fields(EverythingOptions)], "`everything`")
     if named.get("point_grids") is not None:
         named = {"points_per_side": None, **named}
     return EverythingOptions(**named)
@@ -98,8 +94,9 @@ def _problems(options: EverythingOptions) -> list[str]:
     found = [*_wrong_numbers(options)]
     if (options.points_per_side is None) == (options.point_grids is None):
         found.append("give either `points_per_side` or `point_grids`, and not both")
-    if options.output_mode not in _MODES:
-        found.append(f"there is no output mode `{options.output_mode}`: {', '.join(_MODES)}")
+    if not isinstance(options.output_mode, str) or options.output_mode not in _MODES:
+        asked = brief(options.output_mode, 80)
+        found.append(f"there is no output mode `{asked}`: {', '.join(_MODES)}")
     return found or _wrong_grids(options)
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.engines import Buffer
-from samgraph.errors import OptionError
 from samgraph.models.family import Decoded, DecoderPrompts, Features, SegmentationModel
 from samgraph.predict.features import Embedding
 from samgraph.predict.prompts import PromptBatch
+from samgraph.untrusted.arguments import flag
 
 Floats = NDArray[np.float32]
 Prepared = Mapping[str, Buffer]
@@ -59,7 +59,7 @@ def decode_prepared(
     falls_back: bool = True,
 ) -> MaskPredictions:
     """The masks of points on one image."""
-    multimask, parts = checked_flag("multimask", multimask), []
+    multimask, parts = flag("multimask", multimask), []
     for batch in split(prompts):
         found = model.decode_points(prepared, batch.points, batch.labels)
         parts.append(choose(model, found, multimask=multimask, falls_back=falls_back))
@@ -75,7 +75,7 @@ def decode(
     falls_back: bool = True,
 ) -> MaskPredictions:
     """The masks of any prompts; `images` has one embedding per prompt, or one for all."""
-    multimask = checked_flag("multimask", multimask)
+    multimask = flag("multimask", multimask)
     parts, start = [], 0
     for batch in split(prompts):
         some = images if len(images) == 1 else images[start : start + len(batch)]
@@ -90,17 +90,6 @@ def decode(
         found = model.decode(_joined(model, some), inputs)
         parts.append(choose(model, found, multimask=multimask, falls_back=falls_back))
     return concatenate(parts)
-
-
-def checked_flag(name: str, value: object) -> bool:
-    """True or false, also as 1 or 0.
-
-    Raises:
-        OptionError: It is something else, such as an array with a value for each prompt.
-    """
-    if isinstance(value, bool | int | np.bool_ | np.integer) and value in (0, 1):
-        return bool(value)
-    raise OptionError(f"`{name}` is true or false", got=f"a {type(value).__name__}")
 
 
 def split(prompts: PromptBatch, size: int = BATCH) -> Iterator[PromptBatch]:

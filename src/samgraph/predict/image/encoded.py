@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.errors import ImageError
+from samgraph.errors import ImageError, OptionError
 from samgraph.media.image.preprocess import resize_image
 from samgraph.media.image.reading import MAX_PIXELS, Rgb, check_size, read_image
 from samgraph.models.family import SegmentationModel
@@ -141,6 +141,8 @@ def encode_image(
     Raises:
         ImageError: The image cannot be read, or the embedding is of another image or model.
     """
+    if name is not None and not isinstance(name, str):
+        raise OptionError("the name of an image is text", got=f"a {type(name).__name__}")
     if isinstance(source, Embedding):
         check_size(f"`{shown(source.name)}`", *source.size_hw, max_pixels)
         picture = Picture(name or source.name, source.size_hw)

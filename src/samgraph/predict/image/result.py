@@ -8,19 +8,18 @@ result.save("out.png"); result.save("out.png", "cutout"); result.save("out.json"
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.errors import OptionError
 from samgraph.formats.segment import Segment
 from samgraph.media.image.preprocess import upscale_logits, upscale_masks
 from samgraph.media.mask import rle
 from samgraph.media.mask.geometry import drop_specks, fill_holes, mask_areas, masks_to_boxes, smooth
 from samgraph.predict.image.decoding import MaskPredictions
 from samgraph.predict.output import Labels, Picture, Segmentation
+from samgraph.untrusted.arguments import number, whole
 
 Floats: TypeAlias = NDArray[np.float32]
 Masks: TypeAlias = NDArray[np.bool_]
@@ -28,7 +27,6 @@ Index: TypeAlias = "SupportsIndex | slice | NDArray[np.bool_] | NDArray[np.integ
 
 # The reference clamps logits to this before they are used as a mask prompt.
 LOGIT_LIMIT = 32.0
-LARGEST_THRESHOLD = 1e30  # no logit is above it, whatever the threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,10 @@ class CleanOptions:
     fill_holes: int = 0
     drop_specks: int = 0
     smooth: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("fill_holes", "drop_specks", "smooth"):
+            whole(name, getattr(self, name))
 
 
 class Result(Segmentation):
@@ -78,14 +80,12 @@ class Result(Segmentation):
         Raises:
             OptionError: The threshold is not a number.
         """
-        if not isinstance(threshold, Real) or not abs(threshold) < LARGEST_THRESHOLD:
-            got = f"a {type(threshold).__name__}"
-            raise OptionError("`threshold` must be a finite number", got=got)
+        threshold = number("threshold", threshold)
         count, each = predictions.scores.shape
         prompts = np.repeat(np.arange(count), each)
         logits = predictions.logits.reshape(-1, *predictions.logits.shape[2:])
         scores, stability = predictions.scores.reshape(-1), predictions.stability.reshape(-1)
-        return cls(picture, logits, scores, stability, prompts, threshold=float(threshold))
+        return cls(picture, logits, scores, stability, prompts, threshold=threshold)
 
     @classmethod
     def joined(cls, results: Sequence["Result"]) -> "Result":
@@ -202,15 +202,18 @@ class Result(Segmentation):
 
     def fill_holes(self, max_area: int) -> "Result":
         """Masks with holes of up to `max_area` pixels filled."""
-        return self._changed(lambda mask: fill_holes(mask, max_area))
+        most = whole("max_area", max_area)
+        return self._changed(lambda mask: fill_holes(mask, most))
 
     def drop_specks(self, max_area: int) -> "Result":
         """Masks without islands of up to `max_area` pixels; the largest component stays."""
-        return self._changed(lambda mask: drop_specks(mask, max_area))
+        most = whole("max_area", max_area)
+        return self._changed(lambda mask: drop_specks(mask, most))
 
     def smooth(self, radius: int = 2) -> "Result":
         """Masks smoothed by a majority vote in squares of 2 * radius + 1 pixels."""
-        return self._changed(lambda mask: smooth(mask, radius))
+        pixels = whole("radius", radius)
+        return self._changed(lambda mask: smooth(mask, pixels))
 
     def clean(self, options: CleanOptions) -> "Result":
         """Holes filled, islands removed and edges smoothed, in this order."""

@@ -248,14 +248,14 @@ class FrameResult(MaskOutput):
 
     def drawn(self, image: Rgb | None = None) -> Rgb:
         """The frame with its masks over it; `image` where the result does not hold it."""
-        under = self.pixels() if image is None else image
+        under = self.read_pixels() if image is None else image
         if under is None:
             raise OptionError(
                 f"frame {self.index} was not kept with its result", hint="track(images=True)"
             )
         return overlay(under, self.masks, object_ids=[self.number(name) for name in self.objects])
 
-    def pixels(self) -> Rgb | None:
+    def read_pixels(self) -> Rgb | None:
         """The frame itself, read again if it was not kept; None where that cannot be."""
         if self.image is not None or self.source is None:
             return self.image

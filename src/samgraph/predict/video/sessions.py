@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph import checkpoint
+from samgraph.checkpoint.source_file import path_text
 from samgraph.errors import CheckpointError, OptionError
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import fingerprint
@@ -79,7 +80,7 @@ def resume(core: SegmentationModel, path: str | os.PathLike[str], **options: Any
         VideoError: The source is missing.
         OptionError: There is no such option.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     record, tensors = _read(core, name)
     _check_names(record.kind, options)
     given = {**_options(record, options), **options}
@@ -100,7 +101,7 @@ def restore_video(video: Video, path: str | os.PathLike[str]) -> None:
     Raises:
         CheckpointError: As `resume`; the video stays as it was.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     record, tensors = _read(video.model, name)
     _restore_video(video, record, tensors, name)
 

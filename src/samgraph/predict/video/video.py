@@ -37,10 +37,14 @@ from samgraph.predict.video.prompts import ObjectId, checked_frame, checked_obje
 from samgraph.predict.video.result import FrameResult, ObjectResult
 from samgraph.predict.video.session import TrackingSession
 from samgraph.progress import ShowProgress, counted
+from samgraph.untrusted.arguments import flag
 
 
 class Video(TrackingSession):
     """A video with objects to be tracked, on frames of `size_hw`. Made by `model.video`."""
+
+    position: int
+    """The frame after the last one tracked."""
 
     def __init__(
         self, source: FrameSource, model: SegmentationModel, options: VideoOptions
@@ -104,7 +108,7 @@ class Video(TrackingSession):
         """
         name, frame = checked_object(object), self._checked_frame(frame)
         given = video_prompt(self.size_hw, points=points, labels=labels, box=box, mask=mask)
-        self._prompt(name, frame, given, self.size_hw, replace=replace)
+        self._prompt(name, frame, given, self.size_hw, replace=flag("replace", replace))
         return self._result(frame, self._prompted_on(frame))
 
     def clear(self, *, frame: int | None = None, object: ObjectId | None = None) -> None:
@@ -158,6 +162,8 @@ class Video(TrackingSession):
             raise PromptError(
                 "there is nothing to track", hint="video.add(frame=0, object=1, points=[(x, y)])"
             )
+        reverse, both = flag("reverse", reverse), flag("both", both)
+        logits, images = flag("logits", logits), flag("images", images)
         if both and reverse:
             raise OptionError("`both` has both directions", got="reverse=True as well")
         last = None if end is None else self._checked_frame(end)

@@ -20,6 +20,8 @@ from samgraph.serve.security import ENDPOINT
 from samgraph.serve.service import Service
 from samgraph.serve.uploads import decode_json, read_body
 
+# So many bodies of more bytes are read at the same time, because they are in memory.
+LONG_BODY, MOST_LONG_BODIES = 8 << 20, 4
 # How long the server waits for frames that are running when it stops.
 CLOSE_SECONDS = 20.0
 
@@ -39,6 +41,7 @@ class Backend:
         self.closing: list[Callable[[], object]] = []  # what to do when the server stops
         self._tasks: set[asyncio.Task[None]] = set()
         self._frames = asyncio.Lock()
+        self._long_bodies = asyncio.Semaphore(MOST_LONG_BODIES)
 
     @property
     def name(self) -> str:
@@ -52,8 +55,13 @@ class Backend:
             RequestError: It is too long, not JSON, or not what the struct says.
         """
         limit, seconds = self.options.max_tool_body_bytes, self.options.body_seconds
-        self.service.gate.check()  # before a long body is read
-        return decode_json(await read_body(request, limit, seconds) or b"{}", kind)
+        declared = request.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) <= LONG_BODY:
+            return decode_json(await read_body(request, limit, seconds) or b"{}", kind)
+        self.service.gate.check()
+        async with self._long_bodies:
+            data = await read_body(request, limit, seconds) or b"{}"
+            return await to_thread.run_sync(decode_json, data, kind)
 
     async def work(self, request: Request, function: Callable[[], Result]) -> Result:
         """Run something short on the model, in a thread, when it is this request's turn.

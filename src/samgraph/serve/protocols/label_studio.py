@@ -88,8 +88,10 @@ class LabelStudio:
         data = await self.files.read(request, source_of(body.tasks[0], control.key))
         image = await self.backend.image(request, data)
         pixels = clicks.scaled(image.size_hw, WHOLE)
-        result = await self.backend.work(request, lambda: segment(image, pixels))
-        return self._reply([_regions(result, body.context, control)], float(result.scores[0]))
+        found, score = await self.backend.work(
+            request, lambda: _regions(segment(image, pixels), body.context, control)
+        )
+        return self._reply([found], score)
 
     def _reply(self, results: list[list[dict[str, Any]]], score: float = 0.0) -> Response:
         """A prediction for each task."""
@@ -120,8 +122,11 @@ def error_form(status: int, problem: Problem) -> tuple[int, object]:
     return status, ErrorReply(problem)
 
 
-def _regions(result: Result, context: Context, control: Control) -> list[dict[str, Any]]:
+def _regions(
+    result: Result, context: Context, control: Control
+) -> tuple[list[dict[str, Any]], float]:
+    """The region of a mask, and its score."""
     mask, score = result.mask, float(result.scores[0])
     if context.event is None:
-        return region(control, mask, score, chosen_label(context))
-    return [answer(control, "bitmask", bitmask_value(mask))] if mask.any() else []
+        return region(control, mask, score, chosen_label(context)), score
+    return [answer(control, "bitmask", bitmask_value(mask))] if mask.any() else [], score

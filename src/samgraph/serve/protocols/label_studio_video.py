@@ -53,6 +53,7 @@ DEFAULT_WINDOW = 20
 DEFAULT_FRAMES = 300
 # How long a request may track before it answers with what it has.
 PATIENCE_SECONDS = 60.0
+PixelBox = tuple[int, int, int, int]
 DIRECTIONS = ("forward", "backward", "both")
 
 
@@ -126,8 +127,8 @@ class VideoEvents:
             image = await self.backend.work(request, lambda: self._encode(video, frame))
             self.backend.images.put(video.image_key(frame), image)
         found = image
-        result = await self.backend.work(request, lambda: segment(found, clicks))
-        return [answer(control, "bitmask", bitmask_value(result.mask))]
+        value = await self.backend.work(request, lambda: bitmask_value(segment(found, clicks).mask))
+        return [answer(control, "bitmask", value)]
 
     def _prewarm(self, video: TaskVideo, context: Context) -> dict[str, Any]:
         """Begin to encode the frames of a window; says which are encoded and which are not yet."""
@@ -193,7 +194,7 @@ class VideoEvents:
         error = None
         frames = chain(job.own.track(start=frame, end=last), _back(job.own, frame, first))
         try:
-            while (found := await next_frame(self.backend, frames)) is not None:
+            while (found := await next_frame(self.backend, frames, job.show)) is not None:
                 if job.is_cancelled:
                     break
                 await job.put(found)
@@ -227,9 +228,9 @@ class VideoEvents:
         sequences: list[list[dict[str, Any]]] = [[] for _ in drawn]
         began, frames = time.monotonic(), own.track()
         try:
-            while (found := await next_frame(self.backend, frames)) is not None:
-                for sequence, mask in zip(sequences, found.masks, strict=True):
-                    sequence.append(_key_frame(video, found.index, mask, sequence))
+            while (found := await next_frame(self.backend, frames, _boxes)) is not None:
+                for sequence, box in zip(sequences, found[1], strict=True):
+                    sequence.append(_key_frame(video, found[0], box, sequence))
                 if time.monotonic() - began > PATIENCE_SECONDS:
                     break
         finally:
@@ -281,11 +282,14 @@ def _back(video: Video, frame: int, first: int) -> Iterator[FrameResult]:
     return video.track(start=frame - 1, end=first, reverse=True)
 
 
+def _boxes(result: FrameResult) -> tuple[int, list[PixelBox | None]]:
+    return result.index, [bounding_box(mask) for mask in result.masks]
+
+
 def _key_frame(
-    video: TaskVideo, index: int, mask: Any, sequence: list[dict[str, Any]]
+    video: TaskVideo, index: int, box: PixelBox | None, sequence: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The rectangle of a mask; where an object disappears, the last one is switched off."""
-    box = bounding_box(mask)
+    """The rectangle of an object; where it disappears, the last one is switched off."""
     if box is None:
         if not sequence or not sequence[-1] or not sequence[-1]["enabled"]:
             return {}

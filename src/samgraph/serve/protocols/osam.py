@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from samgraph.errors import PromptError
 from samgraph.media.image.reading import encode_image
+from samgraph.predict.image.encoded import EncodedImage
 from samgraph.serve.protocols.backend import Backend, route, sentence
 from samgraph.serve.protocols.clicks import Clicks, Mask, bounding_box, segment
 from samgraph.serve.protocols.pictures import decode_base64
@@ -108,8 +109,12 @@ def routes(backend: Backend) -> list[Route]:
             raise RequestError(400, "there is no image", hint="send it as base64 in `image`")
         clicks = read_clicks(body.prompt)
         image = await backend.image(request, decode_base64(body.image))
-        result = await backend.work(request, lambda: segment(image, clicks))
-        found = annotations(result.mask, float(result.scores[0]))
+        found = await backend.work(request, lambda: _annotated(image, clicks))
         return json_reply({"model": body.model, "image_embedding": None, "annotations": found})
 
     return [route("/api/generate", generate, error_form)]
+
+
+def _annotated(image: EncodedImage, clicks: Clicks) -> list[dict[str, Any]]:
+    result = segment(image, clicks)
+    return annotations(result.mask, float(result.scores[0]))

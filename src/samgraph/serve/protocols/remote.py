@@ -136,7 +136,9 @@ class AllowedHosts:
             error.close()
             raise _unavailable(address, f"status {error.code}") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _unavailable(address, str(error)) from error
+            reason = getattr(error, "reason", error)
+            why = getattr(reason, "strerror", None) or str(reason)
+            raise _unavailable(address, why.lower()) from error
 
     def _joined(self, path: str, base: str | None) -> str:
         known = [base] if base and read_origin(base) in self._origins else []

@@ -173,14 +173,18 @@ class RoboflowRoutes:
         key, image = await self._image(request, body)
         known = self._known.get(body.image_id or key)
         logits = known.logits if known is not None and body.load_logits_from_cache else None
-        results = await self.backend.work(
-            request, lambda: predict(image, clicks, body.multimask_output, logits)
-        )
-        if known is not None and body.save_logits_to_cache:
-            known.logits = [result.logits[0] for result in results]
-        if body.format == "binary":
-            return Response(archive(results), media_type="application/octet-stream")
-        found = predictions(results, body.format or "json")
+
+        def work() -> bytes | list[dict[str, Any]]:
+            results = predict(image, clicks, body.multimask_output, logits)
+            if known is not None and body.save_logits_to_cache:
+                known.logits = [result.logits[0] for result in results]
+            if body.format == "binary":
+                return archive(results)
+            return predictions(results, body.format or "json")
+
+        found = await self.backend.work(request, work)
+        if isinstance(found, bytes):
+            return Response(found, media_type="application/octet-stream")
         return json_reply({"predictions": found, "time": time.monotonic() - began})
 
     async def _image(self, request: Request, body: EmbedBody) -> tuple[str, EncodedImage]:

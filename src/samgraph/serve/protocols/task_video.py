@@ -99,14 +99,20 @@ class TrackJob:
         self.is_cancelled = True
         self._changed.set()
 
-    async def put(self, result: FrameResult) -> None:
-        """A frame is done; it is shown where the object is visible."""
+    def show(self, result: FrameResult) -> dict[str, Any]:
+        """A frame as it is sent; empty where the object is not visible."""
+        if not result.present[0] or not result.masks[0].any():
+            return {}
+        time_ms = self._video.seconds(result.index) * 1000
+        shown = {"frame": result.index, "time_ms": time_ms}
+        return {**shown, **bitmask_value(result.masks[0])}
+
+    async def put(self, shown: dict[str, Any]) -> None:
+        """A frame is done; waits while too many were not fetched."""
         await self._until(lambda: len(self._frames) < MOST_UNSENT or self.is_cancelled)
         self.produced += 1
-        if result.present[0] and result.masks[0].any():
-            time_ms = self._video.seconds(result.index) * 1000
-            shown = {"frame": result.index, "time_ms": time_ms}
-            self._frames.append({**shown, **bitmask_value(result.masks[0])})
+        if shown:
+            self._frames.append(shown)
         self._changed.set()
 
     def finish(self, error: str | None = None) -> None:

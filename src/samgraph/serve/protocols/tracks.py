@@ -7,7 +7,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ class Closable(Protocol):
 
 
 Session = TypeVar("Session", bound=Closable)
+Shown = TypeVar("Shown")
 
 
 class Sessions(Generic[Session]):
@@ -102,13 +103,13 @@ class OpenVideo:
         self.video.close()
 
 
-async def next_frame(backend: Backend, frames: Iterator[FrameResult]) -> FrameResult | None:
-    """One frame further, with its masks computed; clicks come first. None at the end."""
+async def next_frame(
+    backend: Backend, frames: Iterator[FrameResult], show: Callable[[FrameResult], Shown]
+) -> Shown | None:
+    """One frame further, as `show` shows it, in a thread; None at the end. Clicks come first."""
 
-    def step() -> FrameResult | None:
+    def step() -> Shown | None:
         found = next(frames, None)
-        if found is not None:
-            _ = found.masks
-        return found
+        return None if found is None else show(found)
 
     return await backend.frame(step)

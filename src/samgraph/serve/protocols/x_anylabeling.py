@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from samgraph.errors import PromptError
 from samgraph.media.mask.polygons import Ring
+from samgraph.predict.image.encoded import EncodedImage
 from samgraph.serve.protocols.backend import Backend, route, sentence
 from samgraph.serve.protocols.clicks import Clicks, Mask, bounding_box, outlines, segment
 from samgraph.serve.protocols.pictures import decode_base64
@@ -221,17 +222,10 @@ def routes(backend: Backend) -> list[Route]:
             check_model(body.model, IMAGE_MODEL)
         params = body.params
         clicks = read_clicks(params)
-        found = []
+        found: list[dict[str, Any]] = []
         if clicks:
             image = await backend.image(request, decode_base64(body.image))
-            results = await backend.work(request, lambda: [segment(image, c) for c in clicks])
-            for result in results:
-                found += shapes(
-                    result.mask,
-                    float(result.scores[0]),
-                    epsilon=params.epsilon_factor,
-                    mode=params.output_mode,
-                )
+            found = await backend.work(request, lambda: _marked(image, clicks, params))
         return success({"shapes": found, "description": "", "replace": False})
 
     return [
@@ -239,6 +233,16 @@ def routes(backend: Backend) -> list[Route]:
         route("/v1/models/{model}/info", model_info, error_form, "GET"),
         route("/v1/predict", predict, error_form),
     ]
+
+
+def _marked(
+    image: EncodedImage, clicks: list[Clicks], params: PredictParams
+) -> list[dict[str, Any]]:
+    """The shapes of all objects that were marked."""
+    look: dict[str, Any] = {"epsilon": params.epsilon_factor, "mode": params.output_mode}
+    results = [segment(image, item) for item in clicks]
+    found = [shapes(result.mask, float(result.scores[0]), **look) for result in results]
+    return [shape for some in found for shape in some]
 
 
 def _convex_hull(points: Ring) -> Ring:

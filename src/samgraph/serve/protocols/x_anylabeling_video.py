@@ -11,6 +11,7 @@ the connection end the track.
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -20,6 +21,7 @@ from starlette.routing import Route
 
 from samgraph.errors import PromptError, SamgraphError
 from samgraph.predict.video.result import FrameResult
+from samgraph.predict.video.video import Video
 from samgraph.serve.protocols.backend import Backend, route
 from samgraph.serve.protocols.clicks import Clicks
 from samgraph.serve.protocols.pictures import decode_base64
@@ -126,15 +128,12 @@ class VideoRoutes:
         """Open a session with all frames, which stay compressed in memory."""
         body = await self.backend.body(request, InitBody)
         check_model(body.model, VIDEO_MODEL)
-        files = [decode_base64(text, f"frame {i}") for i, text in enumerate(body.frames)]
-        if body.start_frame_index >= len(files):
+        count = len(body.frames)
+        if body.start_frame_index >= count:
             raise RequestError(400, f"there is no frame {body.start_frame_index}")
-        most = self.backend.options.max_pixels
-        video = await self.backend.work(
-            request, lambda: self.backend.model.video(files, max_pixels=most)
-        )
+        video = await self.backend.work(request, lambda: self._open(body.frames))
         name = self.sessions.add(VideoSession(video))
-        return success({"session_id": name, "total_frames": len(files)})
+        return success({"session_id": name, "total_frames": count})
 
     async def prompt(self, request: Request) -> Response:
         """Clicks on a frame; the reply shows every object that was clicked on there."""
@@ -144,10 +143,8 @@ class VideoRoutes:
         clicks = read_clicks(body).scaled(session.video.size_hw, 1)
         async with session.lock:
             session.params = body.params
-            result = await self.backend.work(request, lambda: _add(session, body, clicks))
-        return success(
-            {"masks": frame_shapes(result, body.params), "frame_index": body.frame_index}
-        )
+            found = await self.backend.work(request, lambda: _add(session, body, clicks))
+        return success({"masks": found, "frame_index": body.frame_index})
 
     async def propagate(self, request: Request) -> Response:
         """Track, and tell about every frame as it is done."""
@@ -170,6 +167,10 @@ class VideoRoutes:
         """Close all sessions."""
         return success({"sessions_cleared": self.sessions.close_all(), "tasks_cancelled": 0})
 
+    def _open(self, texts: list[str]) -> Video:
+        files = [decode_base64(text, f"frame {i}") for i, text in enumerate(texts)]
+        return self.backend.model.video(files, max_pixels=self.backend.options.max_pixels)
+
     async def _events(self, session: VideoSession, body: PropagateBody) -> AsyncIterator[bytes]:
         """The events of one track."""
         video = session.video
@@ -180,11 +181,13 @@ class VideoRoutes:
         async with session.lock:
             try:
                 frames = video.track(start=start, end=body.end_frame)
-                while (found := await next_frame(self.backend, frames)) is not None:
+                show = partial(_numbered, params=session.params)
+                while (found := await next_frame(self.backend, frames, show)) is not None:
                     if session.is_closed:
                         raise RequestError(404, "the session was closed")
-                    results[str(found.index)] = {"masks": frame_shapes(found, session.params)}
-                    yield _event("progress", current_frame=found.index, total_frames=total)
+                    index, masks = found
+                    results[str(index)] = {"masks": masks}
+                    yield _event("progress", current_frame=index, total_frames=total)
             except SamgraphError as error:
                 yield _event("error", message=message_of(error))
                 return
@@ -203,13 +206,21 @@ def routes(backend: Backend) -> list[Route]:
     ]
 
 
-def _add(session: VideoSession, body: PromptBody, clicks: Clicks) -> FrameResult:
-    """Replace what the object had on this frame; with `reset_tracker`, all objects go first."""
+def _add(session: VideoSession, body: PromptBody, clicks: Clicks) -> list[dict[str, Any]]:
+    """Replace what the object had on this frame; with `reset_tracker`, all objects go first.
+
+    Returns the shapes of the objects that were prompted on this frame.
+    """
     video = session.video
     if body.params.reset_tracker:
         video.reset()
     given: dict[str, Any] = clicks.prompts(video.size_hw)
-    return video.add(frame=body.frame_index, object=body.obj_id, replace=True, **given)
+    found = video.add(frame=body.frame_index, object=body.obj_id, replace=True, **given)
+    return frame_shapes(found, body.params)
+
+
+def _numbered(result: FrameResult, params: PromptParams) -> tuple[int, list[dict[str, Any]]]:
+    return result.index, frame_shapes(result, params)
 
 
 def _event(kind: str, **fields: Any) -> bytes:

@@ -4,10 +4,14 @@ from samgraph.engines.native.passes.absorb_key_rotation import absorb_key_rotati
 from samgraph.engines.native.passes.attention_to_flash import attention_to_flash
 from samgraph.passes.pipeline import Step
 
-# fp32 alone: in bf16 an engine's own products are as fast
-NATIVE_PASSES = (
-    Step(absorb_key_rotation, precisions=("fp32",)),
-    Step(attention_to_flash, precisions=("fp32",)),
-)
+ABSORB_KEY_ROTATION = Step(absorb_key_rotation)
+ATTENTION_TO_FLASH = Step(attention_to_flash)
+NATIVE_PASSES = (ABSORB_KEY_ROTATION, ATTENTION_TO_FLASH)
 
-__all__ = ["NATIVE_PASSES", "absorb_key_rotation", "attention_to_flash"]
+__all__ = [
+    "ABSORB_KEY_ROTATION",
+    "ATTENTION_TO_FLASH",
+    "NATIVE_PASSES",
+    "absorb_key_rotation",
+    "attention_to_flash",
+]

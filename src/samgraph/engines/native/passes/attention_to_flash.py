@@ -20,6 +20,8 @@ def attention_to_flash(graph: Graph) -> Graph:
 
 def _is_large(node: Node) -> bool:
     lengths = [value.type.shape[-2] for value in node.inputs[:2]]
+    if node.result.type.dtype == "bf16":  # the engine's own products are faster
+        return False
     return all(isinstance(n, int) and n >= FEWEST for n in lengths)
 
 

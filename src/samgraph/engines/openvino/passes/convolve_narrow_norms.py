@@ -12,8 +12,7 @@ is mostly empty. But where a convolution makes them, the mean over the channels 
 weights beforehand, and a second convolution, with 1/C in blocks along the diagonal, gives each
 number the variance of its pixel. The memory encoder's first two norms, at 1024 pixels: 1.6 ms
 instead of 2.7, and no less exact. Up to 16 numbers per position, of one pixel or several (see
-`pixels_to_channels`); with 64 it is no gain. In float32 only: the variance of numbers rounded to
-bf16 would be a poor one.
+`pixels_to_channels`); with 64 it is no gain.
 """
 
 import numpy as np

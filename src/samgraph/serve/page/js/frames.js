@@ -44,7 +44,8 @@ export const hasFrame = (frame) => cache.has(keyOf(frame));
 
 /** Asks for frames, most wanted first; frames asked for earlier and not begun are forgotten. */
 export function want(frames) {
-  wanted = frames.filter((frame) => !hasFrame(frame)).map((frame) => ({ frame, key: keyOf(frame), width: neededWidth() }));
+  const awaited = waiting.map(({ frame }) => frame);
+  wanted = [...new Set([...frames, ...awaited])].filter((frame) => !hasFrame(frame)).map((frame) => ({ frame, key: keyOf(frame), width: neededWidth() }));
   const keys = new Set(wanted.map(({ key }) => key));
   for (const [key, controller] of loading) if (!keys.has(key)) controller.abort();
   pump();
@@ -53,8 +54,9 @@ export function want(frames) {
 /** Resolves when a frame is there, or cannot be had. */
 export function arrival(frame) {
   if (hasFrame(frame)) return Promise.resolve();
-  want([frame, ...wanted.map((item) => item.frame)]);
-  return new Promise((resolve) => { waiting.push({ frame, resolve }); });
+  const promise = new Promise((resolve) => { waiting.push({ frame, resolve }); });
+  want(wanted.map((item) => item.frame));
+  return promise;
 }
 
 function settle(frame) {
@@ -106,4 +108,6 @@ export function forgetFrames() {
   cache = new Map();
   held = 0;
   wanted = [];
+  waiting.forEach(({ resolve }) => resolve());
+  waiting = [];
 }

@@ -31,6 +31,7 @@ export const KEYS = [
   { group: "Picture", shows: "Enter", does: "Click at the cursor (Shift: exclude)" },
   { group: "Picture", key: "z", shows: "Z", does: "Zoom in (Shift: out)", run: (event) => zoom(event.shiftKey ? 0.8 : 1.25) },
   { group: "Picture", key: "0", shows: "0", does: "Fit to the window", run: fit },
+  { group: "Picture", shows: "Space", does: "Hold and drag: move (pictures)" },
   { group: "Picture", key: "v", shows: "V", does: "Preview on or off", run: () => { setting({ hover: !state.settings.hover }); announce(`Preview ${state.settings.hover ? "on" : "off"}`); } },
   { group: "Picture", key: "m", shows: "M", does: "Masks on or off", run: () => setting({ opacity: state.settings.opacity ? 0 : 0.5, outlines: !state.settings.opacity }) },
   { group: "Objects", key: "n", shows: "N", does: "New object", run: newObject },

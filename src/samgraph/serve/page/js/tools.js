@@ -16,6 +16,7 @@ const SMALLEST = 3;  // pixels of the picture that a box must have
 
 const pointers = new Map();
 let drag = null;     // {kind: "click" | "pan" | "box" | "stroke", start, last, button}
+let spaceHeld = false; // a drag then moves the view, whatever the tool
 let pressed = false; // the focus that comes now comes from a pointer
 let corner = null;   // the first corner of a box set with the keyboard
 
@@ -35,6 +36,14 @@ export function startTools() {
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
   canvas.addEventListener("wheel", wheel, { passive: false });
   canvas.addEventListener("keydown", key);
+  const space = (down) => (event) => {
+    if (event.code !== "Space" || state.medium?.kind !== "image" || (down && event.target !== canvas && event.target !== document.body)) return;
+    spaceHeld = down;
+    canvas.style.cursor = down || state.tool === "pan" ? "grab" : state.tool === "brush" || state.tool === "erase" ? "none" : "crosshair";
+    if (down) event.preventDefault();
+  };
+  addEventListener("keydown", space(true));
+  addEventListener("keyup", space(false));
   canvas.addEventListener("focus", () => { canvas.classList.toggle("by-key", !pressed); repaint(); });
   canvas.addEventListener("blur", () => { corner = null; draft.box = null; repaint(); });
 }
@@ -52,7 +61,7 @@ function down(event) {
   draft.cursor = null;
   leave();
   if (pointers.size === 2) return startPinch();
-  const kind = event.button === 1 || state.tool === "pan" || state.panning ? "pan"
+  const kind = event.button === 1 || state.tool === "pan" || spaceHeld ? "pan"
     : state.tool === "brush" || state.tool === "erase" ? "stroke" : "click";
   drag = { kind, start: at, last: at, button: event.button, touch: event.pointerType === "touch", modifier: event.altKey || event.ctrlKey || event.metaKey };
   if (kind === "stroke") beginStroke(...toImage(...at));

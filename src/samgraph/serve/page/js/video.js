@@ -17,6 +17,7 @@ let serverIds = new Map();  // our id -> the server's
 let choices = new WeakMap(); // Prompt -> the image decoder's candidates for it
 let work = Promise.resolve();
 let fetching = null;
+let refreshing = null;      // the timeline: null, "once", or "again" when asked for meanwhile
 let outdated = new Set();   // frames whose masks here are older than the server's
 
 export const address = () => `videos/${state.medium.id}`;
@@ -38,7 +39,8 @@ export function sync(before, after) {
   for (const { run, host } of jobs) {
     work = work.then(run).catch((error) => (host ? fail(host, error) : failOnMedium(error)));
   }
-  work = work.then(() => remember(after.objects)).then(refreshTimeline);
+  work = work.then(() => remember(after.objects));
+  work.then(refreshTimeline); // not waited for: the next click comes first
 }
 
 function remember(objects) {
@@ -186,6 +188,8 @@ export function candidates(object) {
 /** Fetches the timeline; object ids become ours. */
 export async function refreshTimeline() {
   if (state.medium?.kind !== "video") return;
+  if (refreshing) { refreshing = "again"; return; }
+  refreshing = "once";
   const { id } = state.medium;
   try {
     const timeline = await get(`${address()}/timeline`, { patient: false });
@@ -196,6 +200,10 @@ export async function refreshTimeline() {
     set({ timeline });
   } catch (error) {
     if (error.status !== 503) fail("timeline-notice", error, { retry: refreshTimeline });
+  } finally {
+    const again = refreshing === "again";
+    refreshing = null;
+    if (again) refreshTimeline();
   }
 }
 
