@@ -130,7 +130,7 @@ def _best(
     logits = images.pick(joined[None], kept)
     changes = images.changes(logits, crop.size_hw, options.mask_threshold)
     stride = crop.size_hw[0] + 1
-    return [
+    made = [
         Candidate(
             run_lengths.encode_changes(runs, stride, crop.top, crop.left, size_hw),
             boxes[index],
@@ -141,3 +141,4 @@ def _best(
         )
         for index, runs in zip(kept.tolist(), changes, strict=True)
     ]
+    return filtering.best_of_crop(made, options.box_nms_thresh)  # one mask per set of pixels
