@@ -317,3 +317,25 @@ def test_what_is_no_video_is_refused(server: Running) -> None:
         reply = server.client.post("/api/videos", content=data)
         assert (reply.status_code, error_of(reply)["code"]) == (400, "bad_input")
         assert "/" not in error_of(reply)["message"].replace("http://", "")
+
+
+def test_what_is_only_read_does_not_wait_for_a_frame(server: Running) -> None:
+    name = video_id(server.client)
+    server.client.post(f"/api/videos/{name}/prompts", json=CUP)
+    with server.service.video(name) as session:
+        held, done = threading.Event(), threading.Event()
+
+        def frame() -> None:
+            with session.turns.frame(), session.lock:
+                held.set()
+                done.wait(30)
+
+        thread = threading.Thread(target=frame)
+        thread.start()
+        try:
+            assert held.wait(10)
+            for path in ("", "/timeline", "/masks?from=0&to=9", "/frames/3?width=64"):
+                assert server.client.get(f"/api/videos/{name}{path}", timeout=10).is_success
+        finally:
+            done.set()
+            thread.join()

@@ -184,12 +184,11 @@ class ExportJob:
 
     def _names(self, session: VideoSession) -> dict[int, int | str]:
         """What each object is called in files: its name, if no other has it, or its number."""
-        with session.lock:
-            found: dict[int, int | str] = {}
-            for obj in session.document.objects:
-                is_free = obj.name and obj.name not in found.values()
-                found[obj.id] = obj.name if is_free and obj.name else obj.id
-            return found
+        found: dict[int, int | str] = {}
+        for obj in list(session.document.objects):
+            is_free = obj.name and obj.name not in found.values()
+            found[obj.id] = obj.name if is_free and obj.name else obj.id
+        return found
 
     def _records(
         self, session: VideoSession, frames: Sequence[int], names: dict[int, int | str]
@@ -197,8 +196,7 @@ class ExportJob:
         """The lines of the journal."""
         height, width = session.video.size_hw
         for frame in frames:
-            with session.lock:
-                lines = [line for line in session.masks.on(frame) if line.object in names]
+            lines = [line for line in session.masks.on(frame) if line.object in names]
             objects = [
                 {
                     "id": names[line.object],

@@ -6,6 +6,7 @@ loses none. In memory are 34 bytes per object and frame: 3.7 MB per object for a
 """
 
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -100,10 +101,11 @@ class Lane:
 
 
 class MaskFile:
-    """The masks of one video. For one thread at a time."""
+    """The masks of one video. Written by one thread at a time, read by any; `lock` guards it."""
 
     def __init__(self, path: Path, size_hw: tuple[int, int]) -> None:
         self.size_hw, self._path = size_hw, path
+        self.lock = threading.RLock()
         self.lanes: dict[int, Lane] = {}
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -137,16 +139,19 @@ class MaskFile:
             with suppress(OSError):
                 os.ftruncate(self._file, self._end)
             raise unwritable(self._path.name, error) from error
-        for line, code in zip(lines, coded, strict=True):
-            self._note(line, self._end, len(code))
-            self._end += len(code)
+        with self.lock:
+            for line, code in zip(lines, coded, strict=True):
+                self._note(line, self._end, len(code))
+                self._end += len(code)
 
     def read(self, obj: int, frame: int) -> MaskLine | None:
         """One object on one frame, if it is known."""
-        lane = self.lanes.get(obj)
-        if lane is None or frame >= len(lane.length) or not lane.length[frame]:
-            return None
-        data = os.pread(self._file, int(lane.length[frame]), int(lane.offset[frame]))
+        with self.lock:
+            lane = self.lanes.get(obj)
+            if lane is None or frame >= len(lane.length) or not lane.length[frame]:
+                return None
+            length, offset = int(lane.length[frame]), int(lane.offset[frame])
+        data = os.pread(self._file, length, offset)
         found = _DECODER.decode(data)
         return found if isinstance(found, MaskLine) else None
 
@@ -157,7 +162,8 @@ class MaskFile:
 
     def frames(self) -> NDArray[np.int64]:
         """The frames on which any object is known, rising."""
-        known = [np.flatnonzero(lane.known) for lane in self.lanes.values()]
+        with self.lock:
+            known = [np.flatnonzero(lane.known) for lane in self.lanes.values()]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *known]))
 
     def copy_to(self, path: Path) -> None:

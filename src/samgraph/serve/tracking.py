@@ -155,7 +155,7 @@ def begin_track(session: VideoSession, body: TrackBody, on_frame: Callable[[], o
         RequestError: A track runs already (409), or there is no such frame (404).
         PromptError: There is nothing to track.
     """
-    with session.lock:
+    with session.turns.click(), session.lock:
         if session.is_busy:
             raise RequestError(409, "the video is being tracked", hint="cancel it first")
         if not session.video.objects:

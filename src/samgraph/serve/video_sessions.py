@@ -6,7 +6,7 @@
     masks.jsonl            the masks, appended frame by frame
 
 One lock guards the tracking state; a track holds it for a frame at a time, so clicks are answered
-between frames. What was answered is on disk before it is answered.
+between frames; what is only read does not wait for it. What was answered is on disk before.
 """
 
 import threading
@@ -113,15 +113,14 @@ class VideoSession:
 
     def objects(self) -> list[VideoObject]:
         """The objects with the frames they are prompted on."""
-        with self.lock:
-            return [
-                VideoObject(obj.id, obj.name, obj.color, self._prompted(obj.id))
-                for obj in self.document.objects
-            ]
+        return [
+            VideoObject(obj.id, obj.name, obj.color, self._prompted(obj.id))
+            for obj in list(self.document.objects)
+        ]
 
     def add_object(self, name: str | None, color: str | None) -> VideoObject:
         """A new object without prompts."""
-        with self.lock:
+        with self.turns.click(), self.lock:
             obj = self._new_object(self.document.next_id)
             obj.name, obj.color = name, color
             self.document.save(self.folder)
@@ -129,7 +128,7 @@ class VideoSession:
 
     def rename(self, number: int, name: str | None, color: str | None) -> VideoObject:
         """Another name or colour, where they are given."""
-        with self.lock:
+        with self.turns.click(), self.lock:
             obj = self._object(number)
             obj.name = obj.name if name is None else name
             obj.color = obj.color if color is None else color
@@ -180,8 +179,7 @@ class VideoSession:
 
     def frame(self, index: int) -> FrameReply:
         """The objects that are known on a frame."""
-        with self.lock:
-            return FrameReply(index, [self.shown(line) for line in self.masks.on(index)])
+        return FrameReply(index, [self.shown(line) for line in self.masks.on(index)])
 
     def frames(self, first: int, last: int) -> list[FrameReply]:
         """The frames of a range on which anything is known."""
@@ -190,9 +188,10 @@ class VideoSession:
 
     def timeline(self) -> TimelineReply:
         """Where objects are, and what is worth a look."""
-        with self.lock:
-            prompts = {obj.id: self._prompted(obj.id) for obj in self.document.objects}
-            versions = {obj.id: obj.version for obj in self.document.objects}
+        objects = list(self.document.objects)
+        prompts = {obj.id: self._prompted(obj.id) for obj in objects}
+        versions = {obj.id: obj.version for obj in objects}
+        with self.masks.lock:
             return timeline(self.length, self.masks.lanes, prompts, versions)
 
     def hover(self, index: int, body: PredictBody) -> PredictReply:
