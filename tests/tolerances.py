@@ -89,3 +89,38 @@ EXACT_NODE = 1e-6
 # Native attention of small random arrays against the reference in float64: float32 sums of up to a
 # hundred products, and scores up to 100, whose exponential has 100 times their relative error.
 NATIVE_ATTENTION = 2e-4
+# Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
+COLOUR_STEPS = 14
+# Drop-in code. Methods of tensors, and the reference's functions, beside the originals: sums of a
+# few float32 numbers in another order.
+COMPAT_METHODS = 1e-6
+# Two engines that track three frames on their own memories, in bfloat16: 2.1e-3 was seen.
+COMPAT_TRACKED_LOGITS = 0.02
+# A session of transformers, memories in bfloat16 on both sides: at most 3.1e-3 was seen, and 8e-2
+# where one of two objects was remembered in another way.
+TRANSFORMERS_LOGITS_RMS = 0.01
+TRANSFORMERS_SCORE = 0.03
+# A kernel of the torch engine against its numpy reference, in Triton's interpreter: the norm of the
+# difference over that of the result. Sums in another order; our erf is within 3e-7.
+KERNEL_FP32 = 3e-6
+# The same with inputs in float16, which are rounded alike for both: only sums differ, and what the
+# kernel rounds in between (normalised rows, probabilities) and at the end: half a unit is 4.9e-4.
+KERNEL_FP16 = 1e-3
+
+# A photograph resized on the device against the host, normalised: sums of a few products in
+# another order, and one division by 255 before instead of after; values are within 3.
+DEVICE_RESIZE = 5e-6
+# A graph of fused ops against the graph it was made of, both in float32, relative to the largest
+# value: products of weights are multiplied out, and 20 layers carry the rounding on.
+FUSED_GRAPH = 2e-3
+
+# Graphs in bf16 on a GPU against float32 there, random weights: the norm of the difference over
+# that of the output, for `benchmarks/cuda.py`. 8 bits of fraction are 2e-3 per product; tens of
+# layers carry it on. Autocast of torch has 1.5e-2 on embeddings. Attention over random memories is
+# sharp, and errors of its scores are errors of a softmax. The decoder is computed in TF32.
+CUDA_BF16 = {
+    "image_encoder": 1.5e-2,
+    "attend_bank": 7e-2,
+    "decode_tracked": 3e-2,
+    "memory_encoder": 1.5e-2,
+}

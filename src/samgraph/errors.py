@@ -8,6 +8,8 @@ A message is one fact, with the offending value in backticks, then up to three s
       hint: pass `max_pixels=90_000_000`
 """
 
+LONGEST_PART = 1200  # characters of what, got, expected, hint each
+
 
 class SamgraphError(Exception):
     """Base of all errors raised on purpose by this package."""
@@ -15,15 +17,28 @@ class SamgraphError(Exception):
     def __init__(
         self, what: str, *, got: object = None, expected: object = None, hint: str | None = None
     ) -> None:
-        self.what, self.got, self.expected, self.hint = printable(what), got, expected, hint
-        lines = [what]
+        self.what, self.got, self.expected, self.hint = brief(what), got, expected, hint
+        lines = [self.what]
         if got is not None:
-            lines.append(f"  got:      {got}")
+            lines.append(f"  got:      {brief(got)}")
         if expected is not None:
-            lines.append(f"  expected: {expected}")
+            lines.append(f"  expected: {brief(expected)}")
         if hint is not None:
-            lines.append(f"  hint: {hint}")
-        super().__init__(printable("\n".join(lines)))
+            lines.append(f"  hint: {brief(hint)}")
+        super().__init__("\n".join(lines))
+
+
+def brief(part: object, longest: int = LONGEST_PART) -> str:
+    """A part of a message, printable; the middle is left out of what no person would read."""
+    try:
+        text = str(part)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a nest without end
+        text = f"a {type(part).__name__} that is too long to show"
+    return _cut(printable(_cut(text, longest)), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest * 2 // 3]}…{text[-longest // 3 :]}"
 
 
 def printable(text: str) -> str:

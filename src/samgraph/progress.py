@@ -11,9 +11,10 @@ line is added every 15 seconds. Everything goes to standard error.
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from types import TracebackType
-from typing import Self, TextIO, TypeAlias
+from typing import Self, TextIO, TypeAlias, TypeVar
 
 from samgraph.errors import printable
 
@@ -21,12 +22,17 @@ from samgraph.errors import printable
 # standard error is a terminal.
 ShowProgress: TypeAlias = bool | Callable[[int, int], object] | None
 
+Item = TypeVar("Item")
+
 TERMINAL_SECONDS = 0.2
 LOG_SECONDS = 15.0
 
 
 class Progress:
-    """Counts the work done of `total`; `done` is the work of an earlier run."""
+    """Counts the work done of `total`; `done` is the work of an earlier run.
+
+    A total of 0 is unknown.
+    """
 
     def __init__(
         self, total: int, unit: str, *, name: str = "", done: int = 0, show: ShowProgress = None
@@ -63,6 +69,8 @@ class Progress:
         """Such as `120 of 900 frames, 1.9 per second, 6:51 left`."""
         left = (self.total - self.done) / max(self.rate, 1e-9)
         name = f"{self._name}: " if self._name else ""
+        if not self.total:
+            return f"{name}{self.done} {self._unit}, {self.rate:.1f} per second"
         count = f"{self.done} of {self.total} {self._unit}"
         return f"{name}{count}, {self.rate:.1f} per second, {clock(left)} left"
 
@@ -102,6 +110,16 @@ class Progress:
         else:
             stream.write(text + "\n")
         stream.flush()
+
+
+def counted(
+    items: Generator[Item, None, None], total: int, unit: str, show: ShowProgress
+) -> Generator[Item, None, None]:
+    """The items, with progress shown as they are taken."""
+    with closing(items), Progress(total, unit, show=show) as progress:
+        for item in items:
+            yield item
+            progress.advance()
 
 
 def clock(seconds: float) -> str:

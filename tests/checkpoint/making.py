@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 CODES = {
     "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int64": "I64",
-    "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL",
+    "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "uint16": "U16", "bool": "BOOL",
 }  # fmt: skip
 STORAGES = {
     "float32": "Float", "float16": "Half", "bfloat16": "BFloat16", "float64": "Double",

@@ -80,11 +80,11 @@ def test_the_precision_of_a_choice_is_asked_for_or_the_profiles(tmp_path: Path) 
     (tmp_path / "a.profiles.toml").write_text('[profile.default]\nprecision = "bf16"\n')
     weights = str(tmp_path / "a.pt")
 
-    assert choice(None, None, "samgraph-nano").precision == "fp32"
+    assert choice(None, None, "samgraph-nano").precision is None
     assert choice("bf16", None, "samgraph-nano").precision == "bf16"
     assert choice(None, None, weights).precision == "bf16"
     assert choice("fp32", None, weights).precision == "fp32"
-    assert choice(None, "split", weights).precision == "fp32"
+    assert choice(None, "split", weights).precision is None
 
 
 def test_products_are_timed_beside_the_rate_of_the_machine(bench: Callable[..., Outcome]) -> None:

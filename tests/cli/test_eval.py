@@ -164,3 +164,20 @@ def test_frames_may_be_without_annotation(sequence: Path, measure: Command) -> N
     done = measure("davis", sequence)
     assert done.code == 2
     assert "do not belong together" in done.err
+
+
+def test_a_given_frame_is_not_counted_and_that_is_said(sequence: Path, measure: Command) -> None:
+    for name in ("JPEGImages", "Annotations"):
+        (sequence / name / "single").mkdir()
+    Image.fromarray(scenes.frame(0)).save(sequence / "JPEGImages" / "single" / "0.png")
+    labels = Image.fromarray(draw({1: (17, 27, 63, 73)}))
+    labels.save(sequence / "Annotations" / "single" / "0.png")
+
+    both = measure("davis", sequence, "--json")
+    alone = measure("davis", sequence, "--sequence", "single")
+
+    assert (both.code, alone.code) == (0, 2)
+    found = json.loads(both.out)
+    assert (list(found["sequences"]), found["not_counted"]) == (["still"], ["single"])
+    assert "single: nothing to count" in both.err
+    assert "there is nothing to count" in alone.err

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from samgraph.formats import read_coco
-from tests.cli.running import Outcome
+from tests.cli.running import Outcome, call
 from tests.golden import scenes
 from tests.media.video_making import make_video
 
@@ -144,3 +144,36 @@ def test_a_model_a_mask_or_a_prompt_of_any_name_is_refused_cleanly(
         (name,),
     ):
         assert_clean(samgraph(*given), allowed=2)
+
+
+IMPOSSIBLE = {"lone surrogate": "\ud800", "long": "x" * 5000, "pattern": "\ud800*/[a]"}
+
+
+@pytest.mark.parametrize("name", sorted(IMPOSSIBLE))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "segment NAME --point 1,1",
+        "segment a.png --point 1,1 -o NAME",
+        "segment a.png --mask NAME",
+        "everything NAME",
+        "track NAME --point 1,1 -o out",
+        "track a.mp4 --point 1,1 -o NAME",
+        "track a.mp4 --mask NAME -o out",
+        "eval davis NAME",
+        "eval images NAME",
+        "graph mask_prompt --svg NAME",
+        "graph mask_prompt --profile NAME.toml",
+        "segment a.png --point 1,1 --model NAME.pt",
+    ],
+)
+def test_a_name_that_no_file_has_is_bad_input(
+    line: str, name: str, folder: Path, samgraph: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [word.replace("NAME", IMPOSSIBLE[name]) for word in line.split()]
+    needs_model = words[0] in ("segment", "everything", "track") and "--model" not in words
+
+    done = samgraph(*words) if needs_model else call(monkeypatch, words)
+
+    assert_clean(done, allowed=done.code)
+    assert done.code in (2, 3)

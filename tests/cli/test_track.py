@@ -50,7 +50,7 @@ def test_a_palette_image_and_a_line_per_frame(samgraph: Run) -> None:
     assert outcome.code == 0, outcome.err
     assert "5 frames in out" in outcome.err
     assert sorted(os.listdir("out")) == [
-        "00000.png", "00001.png", "00002.png", "00003.png", "00004.png", "frames.jsonl", "run.json",
+        "0.png", "1.png", "2.png", "3.png", "4.png", "frames.jsonl", "run.json",
     ]  # fmt: skip
     lines = journal("out")
     assert [line["frame"] for line in lines] == list(range(FRAMES))
@@ -73,7 +73,7 @@ def test_masks_annotations_lines_and_a_video(samgraph: Run) -> None:
         names[kind] = sorted(set(os.listdir(kind)) - {"run.json", "frames.jsonl"})
 
     assert names == {
-        "png": ["00000_1.png", "00001_1.png", "00002_1.png"],
+        "png": ["0_1.png", "1_1.png", "2_1.png"],
         "coco": ["annotations.json"],
         "jsonl": [],
         "overlay": ["overlay.mp4"],
@@ -99,10 +99,10 @@ def test_several_formats_have_a_folder_each(samgraph: Run) -> None:
     assert outcome.code == 0, outcome.err
     folders = [path for path in Path("out").iterdir() if path.is_dir()]
     assert {path.name: sorted(os.listdir(path)) for path in folders} == {
-        "davis": ["00000.png", "00001.png"],
-        "cutout": ["00000_1.png", "00001_1.png"],
-        "labelme": ["00000.json", "00001.json"],
-        "yolo": ["00000.txt", "00001.txt", "classes.txt"],
+        "davis": ["0.png", "1.png"],
+        "cutout": ["0_1.png", "1_1.png"],
+        "labelme": ["0.json", "1.json"],
+        "yolo": ["0.txt", "1.txt", "classes.txt"],
         "cvat": ["annotations.xml"],
         "label-studio": ["tasks.json"],
         "sam": ["masks.json"],
@@ -113,12 +113,12 @@ def test_several_formats_have_a_folder_each(samgraph: Run) -> None:
     for images in (
         read_cvat("out/cvat/annotations.xml"),
         read_label_studio("out/label-studio/tasks.json"),
-        [read_labelme(f"out/labelme/0000{index}.json") for index in range(2)],
+        [read_labelme(f"out/labelme/{index}.json") for index in range(2)],
         read_davis("out/davis"),
     ):
         assert [image.segments[0].area for image in images] == expected
     assert Path("out/yolo/classes.txt").read_text() == "cup\n"
-    with Image.open("out/cutout/00001_1.png") as cut:
+    with Image.open("out/cutout/1_1.png") as cut:
         assert np.count_nonzero(np.asarray(cut)[..., 3]) == expected[1]
         frame = np.asarray(Image.open("frames/1.png"))
         inside = np.asarray(cut)[..., 3] > 0
@@ -147,7 +147,7 @@ def test_an_object_may_be_number_0_where_that_is_not_the_background(samgraph: Ru
     assert samgraph("track", "frames", *given, "-o", "out").code == 0
 
     assert [obj["id"] for obj in journal("out")[0]["objects"]] == [0]
-    assert Path("out/00000_0.png").exists()
+    assert Path("out/0_0.png").exists()
 
 
 @pytest.mark.usefixtures("frames")
@@ -294,7 +294,7 @@ def test_a_line_that_was_cut_short_is_written_again(samgraph: Run) -> None:
     run = json.loads(Path("out/run.json").read_text())
     del run["ending"]
     Path("out/run.json").write_text(json.dumps(run))
-    Path("out/.00001.png.abc.part").write_bytes(b"half")
+    Path("out/.1.png.abc.part").write_bytes(b"half")
 
     assert samgraph("track", "frames", *BOX, "--end", "2", "-o", "out", "--resume").code == 0
 
@@ -344,3 +344,69 @@ def test_a_full_disk_is_an_error_and_what_was_written_stays(
     assert Path("out/frames.jsonl").read_bytes() == first
     assert samgraph(*arguments, "-o", "out", "--resume").code == 0
     assert contents("out") == contents("whole")
+
+
+@pytest.mark.usefixtures("frames")
+def test_overwriting_removes_what_the_run_wrote_and_nothing_else(samgraph: Run) -> None:
+    formats = ("--format", "sav", "--format", "png", "--format", "yolo")
+    assert samgraph("track", "frames", *BOX, *formats, "-o", "out").code == 0
+    Path("out/png/notes.png").write_text("mine")
+
+    refused = samgraph("track", "frames", *BOX, "--end", "1", "-o", "out")
+    done = samgraph("track", "frames", *BOX, "--end", "1", "-o", "out", "--overwrite")
+    both = samgraph("track", "frames", *BOX, "-o", "out", "--overwrite", "--resume")
+
+    assert (refused.code, done.code, both.code) == (2, 0, 2), done.err
+    assert "--overwrite" in refused.err
+    found = {str(path.relative_to("out")) for path in Path("out").rglob("*") if path.is_file()}
+    assert found == {"0.png", "1.png", "frames.jsonl", "run.json", "png/notes.png"}
+
+
+@pytest.mark.usefixtures("frames")
+def test_a_folder_that_is_no_run_is_not_overwritten(samgraph: Run) -> None:
+    before = contents("frames")
+
+    assert samgraph("track", "frames", *BOX, "-o", "frames", "--overwrite").code == 2
+
+    assert contents("frames") == before
+
+
+@pytest.mark.usefixtures("frames")
+def test_json_lists_every_file_that_was_written(samgraph: Run) -> None:
+    done = samgraph(
+        "track", "frames", *BOX, "--end", "1", "--format", "davis", "--format", "yolo", "--json",
+        "-o", "out",
+    )  # fmt: skip
+
+    summary = json.loads(done.text)
+    found = {str(path) for path in Path("out").rglob("*") if path.is_file()}
+    assert set(summary["written"]) == found
+    assert len(found) == 7
+    assert (summary["frames"], summary["damage"]) == (2, None)
+    assert "frames in out" not in done.err
+
+
+@pytest.mark.usefixtures("frames")
+def test_a_label_belongs_to_its_object(samgraph: Run) -> None:
+    objects = ("--box", "17,27,63,73:2", "--box", "100,70,130,100:1", "--end", "0")
+    labels = ("--label", "cup", "--label", "dog")
+
+    done = samgraph("track", "frames", *objects, *labels, "--format", "coco", "-o", "out")
+    single = samgraph("track", "frames", *objects, *labels[:2], "--format", "yolo", "-o", "one")
+    wrong = samgraph("track", "frames", *objects, *labels, "--label", "cat", "-o", "no")
+
+    assert (done.code, single.code, wrong.code) == (0, 0, 2), done.err
+    assert json.loads(Path("out/run.json").read_text())["labels"] == {"1": "cup", "2": "dog"}
+    (image,) = read_coco("out/annotations.json")
+    names = {segment.object_id: segment.label for segment in image.segments}
+    assert names.items() <= {1: "cup", 2: "dog"}.items()
+    assert names
+    assert Path("one/classes.txt").read_text() == "cup\n"
+    assert "one --label for each object" in wrong.err
+
+
+@pytest.mark.usefixtures("frames")
+def test_quiet_prints_nothing(samgraph: Run) -> None:
+    done = samgraph("track", "frames", *BOX, "--end", "1", "-o", "out", "--quiet")
+
+    assert (done.code, done.out, done.err) == (0, b"", "")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from samgraph.compat.video import SAM2VideoPredictor
+from samgraph.compat.sam2_video_predictor import SAM2VideoPredictor
 from samgraph.compat.video_settings import video_settings
 from samgraph.media.image.preprocess import upscale_logits
 from samgraph.models.family import SegmentationModel

@@ -10,7 +10,13 @@ from PIL import Image
 import samgraph.compat
 from samgraph.compat import SAM2AutomaticMaskGenerator, SAM2ImagePredictor, build_sam2
 from samgraph.compat.prompts import cleaned_logits
-from samgraph.errors import CheckpointError, ImageError, OptionError, PromptError
+from samgraph.errors import (
+    CheckpointError,
+    ImageError,
+    InputError,
+    OptionError,
+    PromptError,
+)
 from samgraph.media.mask import rle
 from tests import tolerances
 from tests.golden.reading import golden
@@ -56,6 +62,19 @@ def test_the_embedding_has_the_memory_s_absence_added(predictor: SAM2ImagePredic
     assert features is not None
     for i, array in enumerate(features["high_res_feats"]):
         assert GOLDEN.compare(f"high_res_feat{i}", array) < tolerances.ENCODER
+
+
+def test_feature_maps_can_be_kept_and_set_again(predictor: SAM2ImagePredictor) -> None:
+    other = SAM2ImagePredictor(small_model(SEED))
+
+    other._features, other._orig_hw, other._is_image_set = predictor._features, [(120, 160)], True
+
+    found, expected = (one.predict([[40, 50]], [1]) for one in (other, predictor))
+    assert np.abs(found[2] - expected[2]).max() < tolerances.IMAGE_LOGITS
+    with pytest.raises(InputError, match="not feature maps of this model"):
+        other._features = {"image_embed": np.zeros((1, 8, 4, 4)), "high_res_feats": []}
+    other._is_image_set = False
+    assert other._orig_hw is None
 
 
 def test_coordinates_may_be_shares_of_the_image(predictor: SAM2ImagePredictor) -> None:
@@ -180,7 +199,7 @@ def test_a_model_is_built_by_the_reference_s_names() -> None:
     with pytest.raises(OptionError, match="there is no config"):
         build_sam2("configs/sam3.yaml", {"a": np.zeros(1)})
     built = build_sam2(small_model(SEED).config, small_model(SEED).weights)
-    assert (built.image_size, built.device, built.eval().to("cpu")) == (256, "cpu", built)
+    assert (built.image_size, str(built.device), built.eval().to("cpu")) == (256, "cpu", built)
 
 
 @pytest.mark.parametrize("mode", ["binary_mask", "uncompressed_rle", "coco_rle"])

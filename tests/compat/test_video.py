@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from samgraph import compat
-from samgraph.compat.building import config_named
+from samgraph.compat.build_sam import config_named
 from samgraph.compat.video_settings import VideoSettings, video_settings
 from samgraph.errors import CheckpointError, OptionError
 from samgraph.models.sam2.config import CONFIGS

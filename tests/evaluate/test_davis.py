@@ -100,6 +100,17 @@ def test_first_and_last_frame_are_left_out_and_255_is_no_object() -> None:
     assert mean_figures(list(figures.values())).j_and_f == pytest.approx(0.75)
 
 
+def test_the_frame_that_is_given_never_counts() -> None:
+    labels = np.zeros((30, 30), np.uint8)
+    labels[5:15, 5:15] = 1
+    moved = np.roll(labels, 12, 1)
+
+    # right on the given frame and wrong on the only other one
+    assert sequence_figures([labels, moved], {1: [labels == 1] * 2})[1].j == 0
+    assert copied_figures([labels, labels])[1] == Figures(1.0, 1.0)
+    assert copied_figures([labels]) == {}
+
+
 def test_copying_the_first_mask_scores_its_overlap_with_later_masks() -> None:
     frames = []
     for left in (2, 2, 4, 20, 20):

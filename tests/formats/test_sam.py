@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,3 +73,9 @@ def test_other_things_are_refused() -> None:
         to_sam_dicts([], "png")  # type: ignore[arg-type]  # that is what is tested
     with pytest.raises(ImageError, match="not one of SAM's masks"):
         from_sam_dicts([{"segmentation": "x"}])
+
+
+@pytest.mark.parametrize("dicts", [None, 3, {1, 2}, [None], [0.5], "ab", [[]], {"segmentation": 1}])
+def test_what_is_no_list_of_dicts_is_refused(dicts: Any) -> None:
+    with pytest.raises(ImageError, match="SAM's masks"):
+        from_sam_dicts(dicts)

@@ -14,6 +14,7 @@ from samgraph.errors import OutputError
 from samgraph.jobs import journal
 from samgraph.jobs.journal import LOCK, RUN, RunFolder
 from samgraph.jobs.run_lock import RunLock
+from samgraph.media import files
 
 SOURCE = Path(samgraph.__file__).parents[1]
 PROCESSES, SECONDS = 6, 1.5
@@ -132,7 +133,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_an_empty_folder_that_vanishes_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, times = journal.make_folder, iter(range(3))
+    make, times = files.make_folder, iter(range(3))
 
     def made_then_gone(folder: Path) -> None:
         make(folder)

@@ -11,7 +11,7 @@ from samgraph.formats import FORMATS, WriteOptions, read_coco, read_davis_frame,
 from samgraph.jobs.journal import Journal, frame_record
 from samgraph.jobs.prompts import FramePrompt
 from samgraph.jobs.track import FrameRange, TrackJob
-from samgraph.jobs.track_output import TrackOutput
+from samgraph.jobs.track_output import ObjectNames, TrackOutput
 from samgraph.media.video.frames import open_frames
 from samgraph.media.video.source import Damage
 from samgraph.predict.video.result import FrameResult, ObjectResult
@@ -73,7 +73,7 @@ def run(tmp_path: Path, *names: str, write: WriteOptions | None = None) -> Path:
     folder = tmp_path / "out"
     folder.mkdir()
     formats = [FORMATS[name] for name in names]
-    output = TrackOutput(folder, formats, {"cup": 1}, write or WriteOptions())
+    output = TrackOutput(folder, formats, ObjectNames({"cup": 1}), write or WriteOptions())
     journal = Journal(folder / "frames.jsonl")
     frames = [result(0), result(1, is_present=False)]
     for frame in frames:
@@ -96,6 +96,9 @@ def test_every_format_of_the_table_is_written(name: str, tmp_path: Path) -> None
     suffix = entry.suffixes[0]
     if entry.video_file is not None:
         assert files == {entry.video_file} - {"frames.jsonl"}
+    elif entry.has_object_folders:
+        assert files == {"001"}
+        assert {path.name for path in (folder / "001").iterdir()} == {"00000.png", "00001.png"}
     elif entry.has_file_per_mask:
         assert files == {f"00000_1{suffix}", f"00001_1{suffix}"}
     else:
@@ -120,7 +123,7 @@ def test_only_formats_that_show_the_frame_need_it(tmp_path: Path) -> None:
     needs = {
         name
         for name, entry in FORMATS.items()
-        if TrackOutput(tmp_path, [entry], {1: 1}, WriteOptions()).needs_pixels
+        if TrackOutput(tmp_path, [entry], ObjectNames({1: 1}), WriteOptions()).needs_pixels
     }
 
     assert needs == {"cutout"}  # the overlay is made from the source at the end
@@ -133,7 +136,7 @@ def test_what_a_killed_run_left_is_removed_and_empty_folders_too(tmp_path: Path)
         (tmp_path / name / ".00000.png.abc.part").write_bytes(b"half")
     (tmp_path / "davis" / "00000.png").touch()
 
-    TrackOutput(tmp_path, formats, {1: 1}, WriteOptions()).close()
+    TrackOutput(tmp_path, formats, ObjectNames({1: 1}), WriteOptions()).close()
 
     assert [path.relative_to(tmp_path) for path in sorted(tmp_path.rglob("*"))] == [
         Path("davis"),

@@ -24,6 +24,7 @@ from samgraph.models.family import (
     Features,
     MemoryLayout,
     Preprocessing,
+    TrackedObjects,
 )
 
 CHANNELS = 4
@@ -160,6 +161,11 @@ class ToyModel(CompiledModel):
     def decode(self, features: Features, prompts: DecoderPrompts) -> DecodedObjects:
         """Prompts of any kind."""
         return self._decoded(features.maps["cells"], prompts.labels)
+
+    def decode_tracked(self, features: Features, count: int) -> TrackedObjects:
+        """As a point that counts as nothing."""
+        found = self._decoded(features.maps["cells"], np.full((count, 1), -1, np.int64))
+        return TrackedObjects(found.best_mask, found.object_score, found.best_iou, found.pointer)
 
     def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
         """Every fourth pixel."""

@@ -233,3 +233,36 @@ def test_everything_gives_the_same(name: str) -> None:
 
 def decoded(segmentation: Any) -> Any:
     return segmentation if isinstance(segmentation, np.ndarray) else rle.decode(segmentation)
+
+
+PRIVATE: dict[str, dict[str, Any]] = {
+    "points": {"points": [[[40, 50], [118.5, 84.25]]], "labels": [[1, 0]]},
+    "boxes": {"boxes": [[17, 27, 63, 73], [100, 66, 136, 102]], "multimask_output": False},
+    "both": {"points": [[[40, 50]]], "labels": [[1]], "boxes": [[17, 27, 63, 73]]},
+    "logits": {"boxes": [[17, 27, 63, 73]], "return_logits": True},
+}
+
+
+@pytest.mark.parametrize("case", PRIVATE)
+def test_private_calls_give_what_the_reference_gives(
+    case: str, both: tuple[Any, SAM2ImagePredictor]
+) -> None:
+    """With tensors that each side's own transforms have scaled."""
+    import torch
+
+    found = []
+    for predictor in both:
+        given = {k: v for k, v in PRIVATE[case].items() if k.endswith(("output", "logits"))}
+        points = boxes = labels = None
+        if "points" in PRIVATE[case]:
+            coords = torch.tensor(PRIVATE[case]["points"], dtype=torch.float32)
+            points = predictor._transforms.transform_coords(coords, True, (120, 160))
+            labels = torch.tensor(PRIVATE[case]["labels"], dtype=torch.int)
+        if "boxes" in PRIVATE[case]:
+            corners = torch.tensor(PRIVATE[case]["boxes"], dtype=torch.float32)
+            boxes = predictor._transforms.transform_boxes(corners, True, (120, 160))
+        with torch.inference_mode():
+            output = predictor._predict(points, labels, boxes, **given)
+        found.append([value.float().cpu().numpy() for value in output])
+
+    assert_alike(found[1], found[0], logits=case == "logits")

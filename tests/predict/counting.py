@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from samgraph.engines import EngineOptions, find_engine
-from samgraph.engines.buffers import HostBuffers
+from samgraph.engines.buffers import DeviceImages, HostBuffers
 from samgraph.graph.types import Array, DType
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import load_model
@@ -45,6 +45,8 @@ class Remote:
 
 class CountingBuffers:
     """Buffers that note what is uploaded and downloaded."""
+
+    images: DeviceImages | None = None
 
     def __init__(self) -> None:
         self._host = HostBuffers()

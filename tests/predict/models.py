@@ -19,11 +19,12 @@ def small_model(seed: int = 100) -> SegmentationModel:
 
 
 @cache
-def tiny_model() -> SegmentationModel:
+def tiny_model(engine: str | None = None) -> SegmentationModel:
     """The same at 128 pixels: for rules of bookkeeping, where numbers only have to be equal."""
     config = config_of({"config": "test"})
     small = config.at_size(128)
-    return load_model(known_weights(config, 100), config=small, options=CompileOptions(threads=2))
+    options = CompileOptions(engine=engine, threads=2)
+    return load_model(known_weights(config, 100), config=small, device="cpu", options=options)
 
 
 def shared_video(name: str) -> Golden:

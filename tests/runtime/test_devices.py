@@ -9,7 +9,7 @@ import pytest
 from samgraph.engines import Device, EngineOptions, devices, find_engine, parse_device
 from samgraph.engines import protocol as protocol_module
 from samgraph.engines.protocol import Listing
-from samgraph.errors import EngineError, OptionError
+from samgraph.errors import EngineError, OptionError, SamgraphWarning
 from samgraph.runtime import CompileOptions, Session
 from samgraph.runtime.devices import devices_here
 
@@ -41,6 +41,39 @@ def test_other_names_are_refused(text: str) -> None:
     assert str(caught.value) == (
         f"there is no device `{text}`\n  expected: auto, cpu, cuda or cuda:0"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "index", "device"),
+    [("cpu", None, Device("cpu")), ("cuda", None, Device("cuda")), ("cuda", 1, Device("cuda", 1))],
+)
+def test_a_device_of_torch_is_read_as_its_name(
+    kind: str, index: int | None, device: Device
+) -> None:
+    torch = pytest.importorskip("torch")
+    given = torch.device(kind) if index is None else torch.device(kind, index)
+
+    assert parse_device(given) == device
+    assert parse_device(device) is device
+
+
+@pytest.mark.parametrize("name", ["mps", "mps:0"])
+def test_an_apple_gpu_is_the_cpu_or_not_here(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    with pytest.raises(EngineError) as caught:
+        Session(name, PLAIN)
+    assert str(caught.value) == (
+        f"device `{name}` cannot be used here\n  got:      there is no Apple GPU\n"
+        '  hint: use device="auto"'
+    )
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.warns(SamgraphWarning, match="no engine runs on mps"):
+        assert parse_device(name) == Device("cpu")
+
+
+def test_a_session_says_where_it_runs() -> None:
+    assert Session("cpu", PLAIN).device == Device("cpu")
 
 
 def test_a_device_that_is_no_text_is_refused() -> None:

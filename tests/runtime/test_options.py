@@ -22,7 +22,7 @@ TOO_MANY = (
     ("options", "message"),
     [
         ({"engine": "tpu"}, "there is no engine `tpu`"),
-        ({"precision": "int8"}, "there is no precision `int8`\n  expected: fp32, bf16"),
+        ({"precision": "int8"}, "there is no precision `int8`\n  expected: fp32, tf32, bf16, fp16"),
         ({"threads": CORES + 1}, TOO_MANY),
         ({"threads": 0}, "cannot use 0 threads"),
         ({"threads": -1}, "cannot use -1 threads"),

@@ -80,10 +80,10 @@ def test_a_damaged_file_next_to_the_weights_is_an_error(tmp_path: Path) -> None:
 def test_the_precision_of_a_profile_counts_unless_another_is_asked_for(tmp_path: Path) -> None:
     half = Profile("half", precision="bf16")
 
-    assert CompileOptions(profile=half).chosen_precision == "bf16"
-    assert CompileOptions(profile=half, precision="fp32").chosen_precision == "fp32"
-    assert CompileOptions(precision="bf16").chosen_precision == "bf16"
-    assert CompileOptions().chosen_precision == "fp32"
+    assert CompileOptions(profile=half).asked_precision == "bf16"
+    assert CompileOptions(profile=half, precision="fp32").asked_precision == "fp32"
+    assert CompileOptions(precision="bf16").asked_precision == "bf16"
+    assert CompileOptions().asked_precision is None
     path = write(tmp_path / "one.toml", ONE)
     assert CompileOptions(profile=path).chosen_profile.name == "only"
     with pytest.raises(OptionError, match="profile `odd` has unknown precision `fp8`"):

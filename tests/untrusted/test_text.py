@@ -77,3 +77,12 @@ def test_good_json_is_read() -> None:
     value = {"a": [1, -(2**63), 2.5, None, True, "é\ud800"], "b": {"c": []}}
 
     assert strict_json(json_bytes(value)) == value
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32", "utf-32-le", "utf-8-sig"])
+def test_json_of_ours_is_utf_8_and_nothing_else(encoding: str) -> None:
+    """What `json.loads` would guess from the first bytes."""
+    with pytest.raises(ValueError, match=r"codec|BOM|Expecting"):
+        strict_json('{"a": 1}'.encode(encoding))
+
+    assert strict_json('{"é": 1}'.encode()) == {"é": 1}

@@ -46,7 +46,7 @@ def cache_folder(cache_dir: str | os.PathLike[str] | None = None) -> Path:
 def cached(release: Release, *, cache_dir: str | os.PathLike[str] | None = None) -> Path | None:
     """The path of `release` in the cache; None if it has not been downloaded."""
     path = cache_folder(cache_dir) / release.file
-    return path if path.is_file() else None
+    return path if os.path.isfile(path) else None
 
 
 def is_offline(offline: bool | None = None) -> bool:
@@ -81,7 +81,7 @@ def fetch(
             hint=f"unset `{OFFLINE}`, or fetch {release.address} elsewhere and put it there",
         )
     with _locked(path):
-        if not path.is_file():
+        if not os.path.isfile(path):
             with _reporting(release, progress) as report:
                 most = 2 * release.approximate_bytes + SLACK_BYTES
                 part = path.with_name(f"{path.name}.part")
@@ -145,7 +145,7 @@ def _complete(transfer: Transfer) -> None:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+    return path.stat().st_size if os.path.isfile(path) else 0
 
 
 def _publish(part: Path, path: Path) -> None:

@@ -55,11 +55,22 @@ def as_values(raw: ByteArray, dtype: np.dtype[Any], order: str = "little") -> Ar
     return raw.view(dtype)
 
 
+def path_text(path: object) -> str:
+    """A path as text.
+
+    Raises:
+        CheckpointError: It is something else.
+    """
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise CheckpointError("a file is named by its path", got=f"a {type(path).__name__}")
+    return os.fsdecode(path)
+
+
 class SourceFile:
     """An open checkpoint file. Use it in a `with` block; errors carry its name."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+        self.path = path_text(path)
         self.name = short_name(self.path)
         try:
             self._require_regular(os.stat(self.path).st_mode)

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from samgraph.cli.eval_images import images
-from samgraph.cli.options import ModelChoice, model_options
-from samgraph.errors import SamgraphError, printable
+from samgraph.cli.options import FilePath, ModelChoice, model_options
+from samgraph.errors import VideoError, printable
 from samgraph.evaluate.davis import Figures, mean_figures
 from samgraph.evaluate.sequences import (
     FirstPrompt,
@@ -29,7 +29,7 @@ command.add_command(images)
 
 
 @command.command(short_help="J, F and J&F of tracking, on a data set laid out as DAVIS is")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FilePath(path_type=Path))
 @click.option(
     "--prompt",
     type=click.Choice(["mask", "click", "box"]),
@@ -45,22 +45,34 @@ def davis(
 ) -> None:
     """J, F and J&F on FOLDER: JPEGImages/ and Annotations/, with a folder per sequence.
 
-    For comparison: the same figures for copying the first mask to every frame.
+    The frame that is given never counts. For comparison: the same figures for copying the first
+    mask to every frame.
     """
     sequences = find_sequences(folder, names)
     model = choice.load()
     results: dict[str, SequenceFigures] = {}
+    uncounted: list[str] = []
     for sequence in sequences:
-        figures = results[sequence.name] = evaluate_sequence(model, sequence, prompt)
+        figures = evaluate_sequence(model, sequence, prompt)
+        if not figures.tracked:
+            uncounted.append(sequence.name)
+            text = f"{sequence.name}: nothing to count, only the given frame is annotated"
+            click.echo(printable(text), err=True)
+            continue
+        results[sequence.name] = figures
         if not as_json:
             text = f"{sequence.name}: {_text(_mean([figures.tracked]))}"
             click.echo(printable(text), err=True)
-    _report(results, as_json)
+    _report(results, uncounted, as_json)
 
 
-def _report(results: dict[str, SequenceFigures], as_json: bool) -> None:
+def _report(results: dict[str, SequenceFigures], uncounted: list[str], as_json: bool) -> None:
     if not results:
-        raise SamgraphError("there is nothing to measure")
+        raise VideoError(
+            "there is nothing to count",
+            got="sequences of which only the given frame is annotated",
+            expected="an annotation after the first",
+        )
     rows = {name: [figures] for name, figures in results.items()}
     rows["mean over objects"] = list(results.values())
     means = {
@@ -73,7 +85,8 @@ def _report(results: dict[str, SequenceFigures], as_json: bool) -> None:
             for name, (tracked, copied) in means.items()
         }
         overall = numbers.pop("mean over objects")
-        click.echo(json.dumps({"sequences": numbers, "mean": overall}, indent=2))
+        found = {"sequences": numbers, "mean": overall, "not_counted": uncounted}
+        click.echo(json.dumps(found, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("sequence", "objects", "J&F", "J", "F", "copied J&F", "copied J"):

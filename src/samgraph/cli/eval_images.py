@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from samgraph.cli.exit_codes import ExitCode
-from samgraph.cli.options import ModelChoice, model_options
+from samgraph.cli.options import FilePath, ModelChoice, model_options
 from samgraph.errors import ImageError, printable
 from samgraph.evaluate.images import Overlaps, find_pairs, image_figures
 from samgraph.media.image.reading import read_label_image
@@ -19,10 +19,10 @@ _PROMPTS = ("box", "1 click", "5 clicks")
 
 
 @click.command(short_help="mean IoU of photographs, from a box, one click and five clicks")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FilePath(path_type=Path))
 @click.option(
     "--masks",
-    type=click.Path(path_type=Path),
+    type=FilePath(path_type=Path),
     help="The folder of masks, if it is not within FOLDER.",
 )
 @click.option(

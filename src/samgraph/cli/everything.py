@@ -6,6 +6,7 @@ from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.image_output import ImageOutputOptions, open_output, output_options, run_command
 from samgraph.cli.option_groups import SectionedCommand, option_group, section
 from samgraph.cli.options import ModelChoice, find_files, model_options, read_source
+from samgraph.errors import OptionError
 from samgraph.predict.everything.generate import Everything
 from samgraph.predict.everything.options import EverythingOptions
 
@@ -88,25 +89,25 @@ everything_options = option_group(
     "Output",
     output_options,
     click.option("--separate", is_flag=True, help="A file per mask, as png or cutout."),
-    click.option("--quiet", is_flag=True, help="Print no progress."),
 )
 @section("Model", model_options)
 def command(
     images: tuple[str, ...],
     options: EverythingOptions,
     separate: bool,
-    quiet: bool,
     choice: ModelChoice,
     output: ImageOutputOptions,
 ) -> ExitCode:
     """Segment everything in each IMAGE: automatic masks from a grid of points.
 
-    IMAGE may be a pattern, or - for standard input. The default format is coco.
+    IMAGE may be a folder, a pattern, or - for standard input. The default format is coco.
     """
+    if len(output.labels) > 1:
+        raise OptionError("automatic masks have one --label", got=", ".join(output.labels))
     sources = find_files(images)
     target = open_output(output, sources, "coco", all_masks=separate)
     model = choice.load()
-    progress = False if quiet else None
+    progress = False if output.quiet else None
 
     def work(source: str) -> Everything:
         image = read_source(source)

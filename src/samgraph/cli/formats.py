@@ -32,7 +32,7 @@ def command(as_json: bool) -> None:
 
 
 def _row(entry: Format) -> dict[str, object]:
-    images = "per image" if entry.encoder is not None else None
+    images = "per image" if entry.encoder is not None and entry.for_images else None
     frames = "per object and frame" if entry.has_file_per_mask else "per frame"
     return {
         "name": entry.name,

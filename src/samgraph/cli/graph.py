@@ -4,6 +4,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from samgraph.cli.options import FilePath
 from samgraph.errors import GraphError, OptionError
 from samgraph.graph import Graph, print_graph, to_dot, to_svg
 from samgraph.media.files import write_atomically
@@ -35,8 +36,8 @@ from samgraph.runtime import CompileOptions, Session, dispatch
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="fp32 if not said.")
 @click.option("--profile", default="fused", show_default=True, metavar="NAME|PATH")
 @click.option("--image-size", type=int, help="Input size, if not the model's own.")
-@click.option("--svg", type=click.Path(dir_okay=False), help="Draw the graph to an SVG file.")
-@click.option("--dot", type=click.Path(dir_okay=False), help="Write it for Graphviz.")
+@click.option("--svg", type=FilePath(dir_okay=False), help="Draw the graph to an SVG file.")
+@click.option("--dot", type=FilePath(dir_okay=False), help="Write it for Graphviz.")
 @click.option("--cost", is_flag=True, help="Ops, parameters, multiply-adds and bytes.")
 def command(
     name: str | None,

@@ -21,9 +21,11 @@ from samgraph.predict.output import Segmentation
 
 @dataclass(frozen=True, slots=True)
 class ImageOutputOptions(OutputOptions):
-    """`OutputOptions`, and whether standard output gets a summary as JSON."""
+    """`OutputOptions`, labels for single objects, and what is printed."""
 
     as_json: bool = False
+    labels: tuple[str, ...] = ()
+    quiet: bool = False
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,8 +42,13 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help=f"What to write: {', '.join(IMAGE_FORMATS)} (`samgraph formats` explains them). "
             "By default, what the suffix of OUT implies.",
         ),
-        write_options("label", "tolerance", "crop"),
+        write_options("tolerance", "crop"),
+        click.option(
+            "--label", "labels", multiple=True, metavar="NAME",
+            help="What the objects are called in annotations.",
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON."),
+        click.option("--quiet", is_flag=True, help="Print only what is wrong."),
     )  # fmt: skip
     @wraps(function)
     def with_output(
@@ -50,11 +57,14 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
         format: str | None,
         write: WriteOptions,
         as_json: bool,
+        labels: tuple[str, ...],
+        quiet: bool,
         **kwargs: Any,
     ) -> Any:
         if out == STREAM and as_json:
             raise click.UsageError("--json and -o - both need standard output")
-        output = ImageOutputOptions(out, format, write, as_json=as_json)
+        write = replace(write, label=labels[0]) if len(labels) == 1 else write
+        output = ImageOutputOptions(out, format, write, as_json=as_json, labels=labels, quiet=quiet)
         return function(*args, output=output, **kwargs)
 
     return with_output
@@ -133,7 +143,7 @@ class ConsoleReport:
 
     def _print(self, text: str) -> None:
         """A line for people, on standard error where standard output has data."""
-        if not self.options.as_json:
+        if not self.options.as_json and not self.options.quiet:
             click.echo(printable(text), err=self.options.out == STREAM)
 
 

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 import click
 
 from samgraph.cli.exit_codes import ExitCode, exit_codes_text
-from samgraph.errors import SamgraphError, printable
+from samgraph.errors import SamgraphError, brief, printable
 from samgraph.version import __version__
 
 _COMMANDS = {
     "segment": "masks of objects in images, from clicks, boxes or masks",
     "everything": "automatic masks of everything in images",
     "track": "follow objects through a video",
+    "serve": "a page to click on images and videos, and an HTTP API",
+    "convert": "masks from one format to another, with no model",
     "eval": "measure mask quality on a data set",
     "models": "list the models: names, sizes, what is downloaded",
     "formats": "list the formats that results are written in",
@@ -76,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
         _print("interrupted")
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        _print(f"error: {error.format_message()}")
+        _print(f"error: {brief(error.format_message())}")
         return ExitCode.BAD_INPUT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,7 +92,8 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             raise
         _print(
-            f"error: {type(error).__name__}: {error}\n  hint: this is a bug; --debug shows where"
+            f"error: {type(error).__name__}: {brief(error)}\n"
+            f"  hint: this is a bug; --debug shows where"
         )
         return ExitCode.BUG
 

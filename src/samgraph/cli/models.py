@@ -1,6 +1,7 @@
 """`samgraph models`: the models that can be loaded by name, and which are downloaded."""
 
 import json
+import os
 
 import click
 from rich.console import Console
@@ -59,7 +60,7 @@ def _built_in_row() -> dict[str, object]:
         "name": nano.name,
         "parameters": round(nano.parameters / 1e6, 1),
         "megabytes": round(nano.size_bytes / 1e6),
-        "path": str(path) if path.is_file() else None,
+        "path": str(path) if os.path.isfile(path) else None,
         "built_in": True,
         "quality": nano.quality,
     }

@@ -2,17 +2,19 @@
 
 import glob
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from samgraph.checkpoint.builtin import NANO
 from samgraph.errors import ImageError
+from samgraph.media.video.frames import image_files
+from samgraph.untrusted.text import shown
 
 if TYPE_CHECKING:
     from samgraph.runtime import CompileOptions
@@ -44,6 +46,19 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # not generic in clic
         return numbers
 
 
+class FilePath(click.Path):
+    """A path as `click.Path` has it; what can be no path at all is a usage error, too."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """The path."""
+        try:
+            return super().convert(value, param, ctx)
+        except ValueError:  # a zero in it, or characters that no file name has
+            self.fail(f"`{shown(str(value))}` cannot be the name of a file", param, ctx)
+
+
 POINT = Numbers("X", "Y")
 BOX = Numbers("X0", "Y0", "X1", "Y1")
 
@@ -61,9 +76,9 @@ class ModelChoice:
     image_size: int | None
 
     @property
-    def precision(self) -> str:
-        """The precision that is used if the machine has it: as asked for, or the profile's."""
-        return self._options(cache=True).chosen_precision
+    def precision(self) -> str | None:
+        """As asked for, or the profile's; None: what the device prefers."""
+        return self._options(cache=True).asked_precision
 
     def load(self, *, cache: bool = True) -> Any:
         """The model: the built-in one, or one that is downloaded once."""
@@ -111,8 +126,8 @@ def model_options(function: Function) -> Callable[..., Any]:
     @click.option("--engine", metavar="NAME", help="What runs it; the device's own if not said.")
     @click.option(
         "--precision",
-        type=click.Choice(["fp32", "bf16"]),
-        help="Of the image encoder; the decoder is always fp32. fp32 if not said.",
+        type=click.Choice(["fp32", "tf32", "bf16", "fp16"]),
+        help="Of all but the decoder, which is exact. fp32 on a CPU, bf16 on a GPU if not said.",
     )
     @click.option(
         "--threads", type=click.IntRange(min=1), help="Cores to use; all of them if not said."
@@ -145,13 +160,16 @@ def model_options(function: Function) -> Callable[..., Any]:
 def find_files(patterns: Iterable[str]) -> list[str]:
     """The files that paths and patterns name, each once, in the order given.
 
-    A path that exists is not a pattern, even with a star in it; `-` is standard input. A pattern
-    without a match is kept, and reported as any other file that cannot be read.
+    A folder stands for the images in it. A path that exists is not a pattern, even with a star in
+    it; `-` is standard input. A pattern without a match is kept, and reported as any other file
+    that cannot be read.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
         matches = [pattern]
-        if pattern != STREAM and not Path(pattern).exists() and glob.has_magic(pattern):
+        if pattern != STREAM and os.path.isdir(pattern):
+            matches = [str(path) for path in image_files(pattern)]
+        if pattern != STREAM and not os.path.exists(pattern) and glob.has_magic(pattern):
             matches = sorted(glob.glob(pattern, recursive=True)) or [pattern]
         found.update(dict.fromkeys(matches))
     return list(found)

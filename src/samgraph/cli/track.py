@@ -1,6 +1,8 @@
 """`samgraph track`: follow objects through a video."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,9 +13,9 @@ from samgraph.cli.option_groups import (
     section,
     write_options,
 )
-from samgraph.cli.options import ModelChoice, model_options
+from samgraph.cli.options import FilePath, ModelChoice, model_options
 from samgraph.cli.track_prompts import VideoPrompts, prompt_options
-from samgraph.errors import printable
+from samgraph.errors import OptionError, printable
 from samgraph.formats.table import FORMATS, WriteOptions
 from samgraph.jobs.track import (
     FrameRange,
@@ -23,6 +25,7 @@ from samgraph.jobs.track import (
     TrackReport,
     run_track,
 )
+from samgraph.predict.video.prompts import ObjectId
 
 FRAME = click.IntRange(min=0)
 _EXAMPLES = """
@@ -68,13 +71,18 @@ run_options = option_group(
     "run",
     RunOptions,
     click.option("--resume", is_flag=True, help="Continue the run in OUT from where it stopped."),
+    click.option("--overwrite", is_flag=True, help="Replace an earlier run in OUT."),
     click.option(
         "--max-memory-mb",
         type=click.FloatRange(min=1),
         metavar="MB",
         help="The most memory for frames and objects, beside the model.",
     ),
-    click.option("--progress/--quiet", default=True, help="Print progress (the default), or not."),
+    click.option(
+        "--progress/--quiet",
+        default=True,
+        help="Print progress and a summary (the default), or only what is wrong.",
+    ),
 )
 
 
@@ -86,7 +94,7 @@ run_options = option_group(
 @section(
     "Output",
     click.option(
-        "-o", "--output", "out", required=True, type=click.Path(path_type=Path), metavar="OUT",
+        "-o", "--output", "out", required=True, type=FilePath(path_type=Path), metavar="OUT",
         help="The folder of the run.",
     ),
     click.option(
@@ -96,6 +104,12 @@ run_options = option_group(
         "them). Several formats have a folder each.",
     ),
     write_options("tolerance", "crop"),
+    click.option(
+        "--label", "labels", multiple=True, metavar="NAME",
+        help="What an object is called in annotations, instead of its id: once for all, or for "
+        "each object in the order of their numbers.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON."),
 )  # fmt: skip
 @section(
     "Run",
@@ -111,6 +125,8 @@ def command(
     out: Path,
     formats: tuple[str, ...],
     write: WriteOptions,
+    labels: tuple[str, ...],
+    as_json: bool,
     frame_range: FrameRange,
     tracking: TrackingOptions,
     strict: bool,
@@ -125,14 +141,42 @@ def command(
     """
     given = prompts.by_object_and_frame(frame_range.start or 0)
     names = tuple(dict.fromkeys(formats))
-    job = TrackJob(video, given, out, names, frame_range, tracking, write)
-    return _print(run_track(job, choice.load, run), out, strict=strict)
+    named = _labels(labels, tuple(dict.fromkeys(name for name, _ in given)))
+    job = TrackJob(video, given, out, names, frame_range, tracking, write, named)
+    report = run_track(job, choice.load, run)
+    if as_json:
+        click.echo(json.dumps(_summary(report, out), indent=2))
+    return _print(report, out, strict=strict, quiet=as_json or run.progress is False)
 
 
-def _print(report: TrackReport, out: Path, *, strict: bool) -> ExitCode:
+def _labels(labels: tuple[str, ...], objects: tuple[ObjectId, ...]) -> dict[ObjectId, str]:
+    """The label of each object: one for all, or one for each."""
+    if len(labels) == 1:
+        return dict.fromkeys(objects, labels[0])
+    if labels and len(labels) != len(objects):
+        raise OptionError(
+            "there is not one --label for each object",
+            got=f"{len(labels)} labels for objects {', '.join(map(str, objects))}",
+        )
+    return dict(zip(objects, labels, strict=bool(labels)))
+
+
+def _summary(report: TrackReport, out: Path) -> dict[str, Any]:
+    return {
+        "output": str(out),
+        "frames": report.written,
+        "skipped": report.skipped,
+        "damage": report.damage,
+        "frames_per_second": None if report.rate is None else round(report.rate, 2),
+        "written": [str(file) for file in report.files],
+    }
+
+
+def _print(report: TrackReport, out: Path, *, strict: bool, quiet: bool) -> ExitCode:
     """Print how the run ended; the exit code."""
     rate = "" if report.rate is None else f", {report.rate:.1f} per second"
-    click.echo(printable(f"{report.written} frames in {out}{rate}"), err=True)
+    if not quiet:
+        click.echo(printable(f"{report.written} frames in {out}{rate}"), err=True)
     if report.damage is None:
         return ExitCode.DONE
     counts = f"{report.written} written + {report.skipped} skipped"

@@ -1,9 +1,9 @@
 """Prompts on the command line: `X,Y@FRAME:OBJECT`, boxes and mask files likewise."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.cli.option_groups import option_group
-from samgraph.cli.options import Numbers
+from samgraph.cli.options import FilePath, Numbers
 from samgraph.errors import ImageError, PromptError
 from samgraph.jobs.prompts import FramePrompt, Prompts
 from samgraph.media.image.reading import read_label_image
 from samgraph.predict.video.prompts import ObjectId
+from samgraph.untrusted.text import shown
 
 _ADDRESSED = re.compile(r"(?P<value>.+?)(?:@(?P<frame>\d{1,9}))?(?::(?P<object>[^:@/\\.]+))?")
 BINARY = (1, 255)
@@ -56,7 +57,7 @@ class AddressedValue(click.ParamType):  # type: ignore[type-arg]  # not generic 
 
 POINT = AddressedValue(Numbers("X", "Y"))
 BOX = AddressedValue(Numbers("X0", "Y0", "X1", "Y1"))
-MASK = AddressedValue(click.Path(dir_okay=False, path_type=str))
+MASK = AddressedValue(FilePath(dir_okay=False, path_type=str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +153,8 @@ def _order(name: ObjectId) -> tuple[bool, int]:
 
 def _read_masks(given: Addressed) -> dict[ObjectId, NDArray[np.bool_]]:
     """The masks in a file, by object."""
-    if not Path(given.value).exists():
-        raise ImageError(f"`{given.value}` does not exist")
+    if not os.path.exists(given.value):
+        raise ImageError(f"`{shown(given.value)}` does not exist")
     labels = read_label_image(given.value)
     values = [int(value) for value in np.unique(labels) if value]
     if not values:

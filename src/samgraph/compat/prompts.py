@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.compat.host import to_host
 from samgraph.errors import PromptError
 from samgraph.media.mask.components import connected_components
 from samgraph.models.family import ABSENT
@@ -27,10 +28,12 @@ def prompt_batch(
     labels: Any,
     box: Any,
     mask: Any,
-    size_hw: tuple[int, int],
+    size_hw: tuple[int, int] | None,
     sizes: tuple[int, int],
 ) -> PromptBatch:
     """Prompts as `SAM2ImagePredictor.predict` takes them; `sizes` are the model's input and mask.
+
+    Coordinates are pixels of an image of `size_hw`, or without it of the model's input.
 
     Raises:
         PromptError: Something is not a number or has a wrong shape.
@@ -53,7 +56,7 @@ def prompt_batch(
         count = 1 if masks is None else len(masks)
         xy = np.zeros((count, 1, 2), np.float32)
         kinds = np.full((count, 1), ABSENT)
-    scaled = scale_points(xy, size_hw, image_size)
+    scaled = xy if size_hw is None else scale_points(xy, size_hw, image_size)
     if masks is not None and len(masks) == 1:  # the same mask for every prompt
         masks = np.repeat(masks, len(xy), axis=0)
     if masks is not None and len(masks) != len(xy):
@@ -117,10 +120,10 @@ def _masks(mask: Any, side: int) -> Floats:
 
 
 def _numbers(values: Any, what: str) -> Floats:
-    """Numbers as float32, from arrays, lists or tensors in main memory."""
+    """Numbers as float32, from arrays, lists or tensors."""
     try:
         with np.errstate(over="ignore"):
-            array = np.asarray(values).astype(np.float32)
+            array = np.asarray(to_host(values)).astype(np.float32)
     except (TypeError, ValueError, RuntimeError) as error:
         raise PromptError(f"`{what}` are not numbers", got=type(values).__name__) from error
     if not np.isfinite(array).all():

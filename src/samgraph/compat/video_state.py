@@ -7,18 +7,20 @@ are in `temp_output_dict_per_obj`.
 Shapes: C channels, E grid, L mask size, S image size, T cells of the grid.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.media.image.preprocess import resize_video_frame
-from samgraph.media.video.frames import FrameSource
-from samgraph.models.family import BankRead, SegmentationModel
+from samgraph.compat.host import device_named, to_host
+from samgraph.compat.utils.misc import Frames
+from samgraph.media.video.frames import FrameList
+from samgraph.models.family import BankRead, Features, SegmentationModel
 from samgraph.models.sam2.positions import sine_grid
 from samgraph.predict.prompts import BOX_LABELS, Floats
-from samgraph.predict.video.feed import EncodedFrames
+from samgraph.predict.video.feed import EncodedFrames, FrameFeed, ReadyFrame, feeding
 from samgraph.predict.video.policy import Selection
 from samgraph.predict.video.step import Clicks, Outcome
 
@@ -28,36 +30,63 @@ Output = dict[str, Any]
 COND, NON_COND = "cond_frame_outputs", "non_cond_frame_outputs"
 
 
-class Frames:
-    """The frames of a video as the reference's `images`: float32 [3, S, S], decoded on access."""
+class LoadedFrames(EncodedFrames):
+    """Frames that a program loaded itself, [F, 3, S, S] as the model takes them."""
 
-    def __init__(self, source: FrameSource, size: int) -> None:
-        self.source, self._size = source, size
+    def __init__(self, images: Any, model: SegmentationModel) -> None:
+        super().__init__(FrameList([np.zeros((1, 1, 3), np.uint8)]), model, 0)
+        self._images = images
 
-    def __len__(self) -> int:
-        return self.source.length or 0
+    def __call__(self, index: int) -> Features:
+        """A frame, encoded if need be."""
+        kept = self.get(index)
+        if kept is not None:
+            return kept
+        pixels = np.ascontiguousarray(to_host(self._images[index]), np.float32)
+        return self.put(index, ReadyFrame(np.zeros((0, 0, 3), np.uint8), pixels))
 
-    def __getitem__(self, index: int) -> Floats:
-        return resize_video_frame(self.source.frame(index), self._size)
+
+@contextmanager
+def feeding_from(
+    images: Any, model: SegmentationModel, last: int | None, *, is_reverse: bool
+) -> Iterator[FrameFeed | None]:
+    """A feed that decodes ahead, or None where a program loaded the frames itself."""
+    if not isinstance(images, Frames):
+        yield None
+        return
+    with feeding(images.source, model, last=last, is_reverse=is_reverse) as feed:
+        yield feed
 
 
-def initial_state(source: FrameSource, model: SegmentationModel, **offloading: bool) -> State:
-    """A session without objects."""
-    if source.length is None:
-        raise ValueError("the number of frames must be known: give a list, a folder or a file")
-    height, width = source.size_hw
+def initial_state(
+    images: Any, size_hw: tuple[int, int], model: SegmentationModel, **offloading: bool
+) -> State:
+    """A session without objects; `images` are `Frames`, or loaded [F, 3, S, S]."""
+    encoded = (
+        EncodedFrames(images.source, model, 0)
+        if isinstance(images, Frames)
+        else LoadedFrames(images, model)
+    )
+    height, width = size_hw
     return {
-        "images": Frames(source, model.config.image_size),
-        "num_frames": source.length,
+        "images": images,
+        "num_frames": len(images),
         **offloading,
         "video_height": height,
         "video_width": width,
-        "device": "cpu",
-        "storage_device": "cpu",
+        "device": device_named("cpu"),
+        "storage_device": device_named("cpu"),
+        "cached_features": encoded,
+        "constants": {},
+        **no_objects(),
+    }
+
+
+def no_objects() -> State:
+    """The part of a state that is about objects."""
+    return {
         "point_inputs_per_obj": {},
         "mask_inputs_per_obj": {},
-        "cached_features": EncodedFrames(source, model, 0),
-        "constants": {},
         "obj_id_to_idx": {},
         "obj_idx_to_id": {},
         "obj_ids": [],
@@ -190,12 +219,12 @@ def given_clicks(
         raise ValueError("at least one of points or box must be provided as input")
     xy, kinds = np.zeros((0, 2), np.float32), np.zeros(0, np.int64)
     if points is not None:
-        xy = np.asarray(points, np.float32).reshape(-1, 2)
-        kinds = np.asarray(labels).astype(np.int64).reshape(-1)
+        xy = np.asarray(to_host(points), np.float32).reshape(-1, 2)
+        kinds = np.asarray(to_host(labels)).astype(np.int64).reshape(-1)
     if box is not None:
         if not clears:
             raise ValueError("a box comes before any point: use clear_old_points=True")
-        xy = np.concatenate([np.asarray(box, np.float32).reshape(2, 2), xy])
+        xy = np.concatenate([np.asarray(to_host(box), np.float32).reshape(2, 2), xy])
         kinds = np.concatenate([np.array(BOX_LABELS, np.int64), kinds])
     return xy, kinds
 

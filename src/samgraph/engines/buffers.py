@@ -6,9 +6,12 @@ the few operations an engine provides.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from samgraph.graph.types import DTYPES, Array, DType, numpy_dtype
 
@@ -38,8 +41,72 @@ class Buffer(Protocol):
 HostArray: TypeAlias = Array
 
 
+@dataclass(frozen=True, slots=True)
+class MaskMeasures:
+    """What is known of N masks at the size of an image."""
+
+    core: NDArray[np.int64]  # pixels above the highest threshold, [N]
+    reach: NDArray[np.int64]  # pixels above the lowest
+    boxes: NDArray[np.int64]  # above the middle one: left, top, right, bottom, inclusive; or -1
+
+
+class DeviceImages(Protocol):
+    """Pixels and masks on a device that is not the host, so that bytes and bits cross, not floats.
+
+    Shapes: H and W of an image, S input size of the model, N masks of side L.
+    """
+
+    @property
+    def frames_at_once(self) -> int:
+        """How many frames of a file are worth encoding together."""
+        ...
+
+    def frame_pixels(self, frame: NDArray[np.uint8], size: int, mean: "Rgb", std: "Rgb") -> Buffer:
+        """A frame of a video as `media.image.preprocess.resize_video_frame` gives it: [3, S, S]."""
+        ...
+
+    def image_pixels(self, image: NDArray[np.uint8], size: int, mean: "Rgb", std: "Rgb") -> Buffer:
+        """A photograph as `media.image.preprocess.resize_image` gives it: [3, S, S]."""
+        ...
+
+    def masks(self, logits: Any, size_hw: tuple[int, int], threshold: float) -> NDArray[np.bool_]:
+        """Masks on the host, [N, H, W], where logits [N, L, L] enlarged exceed the threshold."""
+        ...
+
+    def measure(
+        self, logits: Any, size_hw: tuple[int, int], thresholds: tuple[float, float, float]
+    ) -> MaskMeasures:
+        """Areas and boxes of masks, by a low, a middle and a high threshold."""
+        ...
+
+    def pick(self, masks: Any, rows: NDArray[np.int64]) -> Buffer:
+        """Some of the masks [N, M, L, L], counted over both axes: [K, L, L]."""
+        ...
+
+    def changes(
+        self, logits: Any, size_hw: tuple[int, int], threshold: float
+    ) -> list[NDArray[np.int64]]:
+        """Where each of the masks [N, L, L] begins and ends, for `rle.encode_changes`.
+
+        Columns are read one behind another, each of H pixels and one that is empty.
+        """
+        ...
+
+    def beside(self) -> AbstractContextManager[None]:
+        """For a thread of its own: its work overlaps that of others, and is complete at the end."""
+        ...
+
+
+Rgb: TypeAlias = tuple[float, float, float]
+
+
 class Buffers(Protocol):
     """The operations of an engine on buffers outside of graphs."""
+
+    @property
+    def images(self) -> DeviceImages | None:
+        """Work on pixels and masks where the engine computes; None where that is the host."""
+        ...
 
     def owns(self, value: object) -> bool:
         """Whether a value is a buffer of this engine, on its device."""
@@ -54,7 +121,7 @@ class Buffers(Protocol):
         ...
 
     def upload(self, array: HostArray) -> Buffer:
-        """Copy a host array to a buffer. On the CPU, the array itself."""
+        """Copy a host array to a buffer, to be read only. On the CPU, the array itself."""
         ...
 
     def download(self, buffer: Buffer) -> HostArray:
@@ -87,6 +154,8 @@ _NAMES: dict[np.dtype[Any], DType] = {numpy_dtype(name): name for name in DTYPES
 
 class HostBuffers:
     """Buffers that are numpy arrays."""
+
+    images: DeviceImages | None = None
 
     def owns(self, value: object) -> bool:
         """Whether it is an array."""

@@ -3,9 +3,11 @@
 import ctypes
 import re
 import sys
+import warnings
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
-from samgraph.errors import OptionError
+from samgraph.errors import EngineError, OptionError, SamgraphWarning
 
 KINDS = ("cpu", "cuda")
 AUTO = "auto"
@@ -24,10 +26,40 @@ class Device:
         return self.kind if self.index is None else f"{self.kind}:{self.index}"
 
 
-def parse_device(text: str) -> Device | None:
-    """The device that `text` names, such as `cpu` or `cuda:1`; None for `auto`."""
+class LibraryDevice(Protocol):
+    """A device of another library, such as `torch.device`."""
+
+    @property
+    def type(self) -> str:
+        """The kind of device."""
+
+    @property
+    def index(self) -> int | None:
+        """Which of them."""
+
+
+DeviceLike: TypeAlias = "str | Device | LibraryDevice"
+
+
+def parse_device(device: DeviceLike) -> Device | None:
+    """The device of a name, such as `cpu` or `cuda:1`, or of a `torch.device`; None for `auto`.
+
+    `mps`, an Apple GPU, is taken as the CPU, with a warning.
+    """
+    if isinstance(device, Device):
+        return device
+    text = str(device) if hasattr(device, "type") and hasattr(device, "index") else device
+    if text in ("mps", "mps:0"):
+        if sys.platform != "darwin":
+            raise EngineError(
+                f"device `{text}` cannot be used here",
+                got="there is no Apple GPU",
+                hint='use device="auto"',
+            )
+        warnings.warn("using the cpu: no engine runs on mps", SamgraphWarning, stacklevel=5)
+        return Device("cpu")
     found = _NAME.fullmatch(text) if isinstance(text, str) else None
-    if text == AUTO:
+    if isinstance(text, str) and text == AUTO:
         return None
     if found is None or found[1] not in KINDS or (found[1] == "cpu" and found[2]):
         raise OptionError(

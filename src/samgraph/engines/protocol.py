@@ -93,7 +93,7 @@ class Engine(Protocol):
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
-        """The kinds of device it runs on, the preferred first, each with its precisions."""
+        """The kinds of device it runs on, each with its precisions; the preferred first."""
         ...
 
     @property
@@ -130,6 +130,11 @@ class Engine(Protocol):
 
         `memory` is a file that caches slow decisions; None for no caching.
         """
+        ...
+
+    @property
+    def exact_precision(self) -> Precision:
+        """The precision for graphs that lose masks in a lower one."""
         ...
 
     def precision_of(self, node: Node, precision: Precision) -> Precision:

@@ -4,8 +4,8 @@
     F   contour accuracy: the F-measure of precision and recall of boundary pixels, where a pixel
         matches if the other boundary is within 0.8 % of the image's diagonal
 
-An object's score is the mean over frames without the first, which is the prompt, and the last,
-which the benchmark excludes; the overall score is the mean over objects.
+An object's score is the mean over frames without the first, which is given, and the last, which
+the benchmark excludes (of two frames it counts); the overall score is the mean over objects.
 """
 
 import math
@@ -82,10 +82,14 @@ def sequence_figures(
 ) -> dict[int, Figures]:
     """The figures of every object, from label maps per frame, and masks per object and frame.
 
-    The objects are those of the first label map; 0 is background and 255 is ignored.
+    The objects are those of the first label map; 0 is background and 255 is ignored. The first
+    frame is given and never counts, nor does the last of three or more. Where only the first is
+    annotated there is nothing to count, and no figure.
     """
-    inner = range(1, len(truth) - 1) if len(truth) > 2 else range(len(truth))
-    figures = {}
+    inner = range(1, len(truth) - 1) if len(truth) > 2 else range(1, len(truth))
+    figures: dict[int, Figures] = {}
+    if not inner:
+        return figures
     for label in object_labels(truth[0]):
         pairs = [(truth[i] == label, found[label][i]) for i in inner]
         figures[label] = Figures(

@@ -5,6 +5,7 @@ box        the tight box of the object, one mask
 5 clicks   four more, each in the largest error of the last mask (see `clicks.py`)
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from samgraph.evaluate.clicks import Click, Mask, corrected
 from samgraph.evaluate.davis import IGNORED, box_of, object_labels, region_similarity
 from samgraph.predict.image.encoded import EncodedImage
 from samgraph.predict.image.result import Result
+from samgraph.untrusted.text import shown
 
 CLICKS = 5
 IMAGE_FOLDERS = ("images", "JPEGImages")
@@ -50,14 +52,15 @@ def find_pairs(folder: Path, masks: Path | None = None) -> list[tuple[Path, Path
     Raises:
         ImageError: A folder is missing, or a mask has no photograph.
     """
-    pictures = next((folder / n for n in IMAGE_FOLDERS if (folder / n).is_dir()), folder)
+    pictures = next((folder / n for n in IMAGE_FOLDERS if os.path.isdir(folder / n)), folder)
     if masks is None:
-        masks = next((folder / n for n in MASK_FOLDERS if (folder / n).is_dir()), folder / "masks")
+        found = (folder / name for name in MASK_FOLDERS if os.path.isdir(folder / name))
+        masks = next(found, folder / "masks")
     for needed in (pictures, masks):
-        if not needed.is_dir():
+        if not os.path.isdir(needed):
             raise ImageError(
-                f"`{needed}` does not exist",
-                expected=f"photographs in `{folder / 'images'}`, masks in `{folder / 'masks'}`",
+                f"`{shown(str(needed))}` does not exist",
+                expected="photographs in `images/`, masks in `masks/`",
             )
     pairs = [(_photograph(pictures, mask), mask) for mask in sorted(masks.glob("*.png"))]
     if not pairs:
@@ -69,7 +72,7 @@ def _photograph(pictures: Path, mask: Path) -> Path:
     for suffix in SUFFIXES:
         for spelling in (suffix, suffix.upper()):
             path = pictures / f"{mask.stem}{spelling}"
-            if path.is_file() and path != mask:
+            if os.path.isfile(path) and path != mask:
                 return path
     raise ImageError(
         f"`{mask}` has no photograph",

@@ -4,6 +4,7 @@ JPEGImages/[480p/]NAME/00000.jpg ...     frames
 Annotations/[480p/]NAME/00000.png ...    label maps, of all or some frames
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from samgraph.evaluate.davis import (
 from samgraph.media.image.reading import read_label_image
 from samgraph.media.video.frames import image_files
 from samgraph.predict.model import Model
+from samgraph.untrusted.text import shown
 
 FirstPrompt: TypeAlias = Literal["mask", "click", "box"]
 LEVELS = ("480p", "Full-Resolution")
@@ -53,14 +55,17 @@ def find_sequences(folder: Path, names: Sequence[str] = ()) -> list[AnnotatedVid
         VideoError: The folder is not laid out as DAVIS is, or a sequence is not complete.
     """
     images, truths = (_level(folder / name) for name in ("JPEGImages", "Annotations"))
-    known = sorted(path.name for path in truths.iterdir() if path.is_dir())
+    try:
+        known = sorted(name for name in os.listdir(truths) if os.path.isdir(truths / name))
+    except OSError as error:
+        raise VideoError(f"`{shown(str(truths))}` cannot be read", got=error.strerror) from error
     for name in names:
         if name not in known:
             raise VideoError(f"`{folder}` has no sequence `{name}`", expected=", ".join(known[:8]))
     found = []
     for name in names or known:
         annotations = tuple(sorted((truths / name).glob("*.png")))
-        if not annotations or not (images / name).is_dir():
+        if not annotations or not os.path.isdir(images / name):
             raise VideoError(
                 f"sequence `{name}` is not complete",
                 expected=f"{images.name}/{name} and {truths.name}/{name}/*.png",
@@ -121,6 +126,7 @@ def _annotated_frames(sequence: AnnotatedVideo) -> list[int]:
 
 def _level(folder: Path) -> Path:
     """The folder of a resolution, such as `480p`, where there is one."""
-    if not folder.is_dir():
-        raise VideoError(f"`{folder}` does not exist", expected="JPEGImages/ and Annotations/")
-    return next((folder / level for level in LEVELS if (folder / level).is_dir()), folder)
+    if not os.path.isdir(folder):
+        what = f"`{shown(str(folder))}` does not exist"
+        raise VideoError(what, expected="JPEGImages/ and Annotations/")
+    return next((folder / level for level in LEVELS if os.path.isdir(folder / level)), folder)

@@ -12,9 +12,10 @@ The runs cover the crop within the box, row by row, background first. (CVAT's AP
 right, bottom` with the last pixel included; `cvat_points` gives that.)
 """
 
+import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 
 import numpy as np
@@ -86,6 +87,24 @@ def cvat_points(segment: Segment) -> list[int]:
     left, top, width, height = run_lengths.to_bbox(segment.rle)
     runs = _row_runs(segment.mask[top : top + height, left : left + width])
     return [*runs, left, top, left + width - 1, top + height - 1]
+
+
+def cvat_mask(points: Sequence[float], size_hw: tuple[int, int]) -> NDArray[np.bool_]:
+    """The mask [H, W] that CVAT's API gives as `cvat_points`.
+
+    Raises:
+        ImageError: The runs are damaged, or reach out of the image.
+    """
+    if len(points) < 5 or not all(math.isfinite(value) for value in points):
+        raise ImageError("a mask of CVAT is made of runs and the four numbers of its box")
+    *runs, left, top, right, bottom = map(int, points)
+    if not (0 <= left <= right < size_hw[1] and 0 <= top <= bottom < size_hw[0]):
+        raise ImageError("a mask reaches out of its image")
+    size = [right - left + 1, bottom - top + 1]
+    crop = run_lengths.decode({"size": size, "counts": runs}).T
+    mask = np.zeros(size_hw, np.bool_)
+    mask[top : bottom + 1, left : right + 1] = crop
+    return mask
 
 
 def _add_shapes(

@@ -17,6 +17,7 @@ from samgraph.formats.records import Effort
 from samgraph.formats.segment import Segment, SegmentedImage, file_stems
 from samgraph.media.files import write_atomically
 from samgraph.media.image.reading import read_label_image
+from samgraph.untrusted.text import shown
 
 
 def write_davis(folder: str | os.PathLike[str], frames: Iterable[SegmentedImage]) -> None:
@@ -53,7 +54,10 @@ def read_davis(folder: str | os.PathLike[str]) -> list[SegmentedImage]:
     Raises:
         ImageError: There is no PNG in the folder, or one of them is damaged.
     """
-    paths = sorted(Path(folder).glob("*.png"), key=_frame_order)
+    try:
+        paths = sorted(Path(folder).glob("*.png"), key=_frame_order)
+    except (OSError, ValueError) as error:  # a name that no folder can have
+        raise ImageError(f"`{shown(os.fspath(folder))}` cannot be read") from error
     if not paths:
         raise ImageError(f"`{folder}` has no masks", expected="files such as `00000.png`")
     return [read_davis_frame(path) for path in paths]

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.errors import OutputError
 from samgraph.formats.segment import Segment, SegmentedImage, label_image
 from samgraph.media.drawing import cutout, overlay, palette_png
 from samgraph.media.image.reading import SUFFIXES, Rgb, encode_image
 
 LOSSLESS = (".png", ".webp", ".tif", ".tiff")
 OPACITY = 0.45
+LARGEST_NUMBER = 65535  # in 16 bits
 _MASKS_AT_ONCE = 8
 
 
@@ -20,7 +22,7 @@ def mask_bytes(image: SegmentedImage, suffix: str) -> bytes:
     if len(image.segments) <= 1:
         return encode_image(_union(image).astype(np.uint8) * 255, file_format)
     labels = ranked_label_map(image)
-    if len(image.segments) <= 255 and file_format == "PNG":
+    if labels.max(initial=0) <= 255 and file_format == "PNG":
         return palette_png(labels.astype(np.uint8))
     return encode_image(labels.astype(np.uint16), file_format)
 
@@ -42,11 +44,27 @@ def davis_bytes(image: SegmentedImage) -> bytes:
     return palette_png(label_image(image))
 
 
+def segment_number(segment: Segment, index: int) -> int:
+    """The number of a segment in pictures, which decides its colour: its object's, or its place."""
+    return index + 1 if segment.object_id is None else segment.object_id
+
+
+def object_bytes(image: SegmentedImage) -> bytes:
+    """A palette PNG of one object, as SA-V has them: 1 on the object, 0 elsewhere."""
+    return palette_png(_union(image).astype(np.uint8))
+
+
 def ranked_label_map(image: SegmentedImage) -> NDArray[np.int32]:
     """The number of the segment at each pixel, from 1; 0 for none. Small segments are on top."""
     out = np.zeros(image.size_hw, np.int32)
     for index in _large_first(image.segments):
-        out[image.segments[index].mask] = index + 1
+        number = segment_number(image.segments[index], index)
+        if not 1 <= number <= LARGEST_NUMBER:
+            raise OutputError(
+                f"object {number} does not fit in a label map",
+                expected=f"ids from 1 to {LARGEST_NUMBER}",
+            )
+        out[image.segments[index].mask] = number
     return out
 
 
@@ -56,7 +74,7 @@ def draw_segments(pixels: Rgb, segments: Sequence[Segment], opacity: float = OPA
     for start in range(0, len(order), _MASKS_AT_ONCE):
         some = order[start : start + _MASKS_AT_ONCE]
         masks = np.stack([segments[index].mask for index in some])
-        ids = [index + 1 for index in some]
+        ids = [segment_number(segments[index], index) for index in some]
         pixels = overlay(pixels, masks, object_ids=ids, opacity=opacity)
     return pixels
 

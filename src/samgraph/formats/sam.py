@@ -38,6 +38,8 @@ def from_sam_dicts(dicts: Sequence[Mapping[str, Any]]) -> list[Segment]:
     Raises:
         ImageError: A dict has no usable `segmentation`.
     """
+    if not isinstance(dicts, Sequence):
+        raise ImageError("SAM's masks are a list of dicts", got=f"a {type(dicts).__name__}")
     return [_from_dict(record) for record in dicts]
 
 
@@ -84,6 +86,8 @@ def _to_dict(segment: Segment, mode: Mode) -> dict[str, Any]:
 
 
 def _from_dict(record: Mapping[str, Any]) -> Segment:
+    if not isinstance(record, Mapping):
+        raise ImageError("this is not one of SAM's masks", got=f"a {type(record).__name__}")
     shape = record.get("segmentation")
     if isinstance(shape, np.ndarray):
         encoded = run_lengths.encode(shape.astype(np.bool_))

@@ -129,12 +129,24 @@ def file_stems(images: Iterable[SegmentedImage]) -> list[str]:
     """
     stems: dict[str, str] = {}
     for image in images:
-        stem = PurePath(image.name.replace("\\", "/")).stem
-        if stem in ("", ".", "..") or stem in stems or "\0" in stem:
+        stem = file_stem(image.name)
+        if stem in stems:
             raise OutputError(
                 f"`{image.name}` cannot have a file of its own",
-                got=f"also `{stems[stem]}`" if stem in stems else "no usable name",
+                got=f"also `{stems[stem]}`",
                 expected="images with different file names",
             )
         stems[stem] = image.name
     return list(stems)
+
+
+def file_stem(name: str) -> str:
+    """The last part of a name without its suffix, which cannot lead out of a folder.
+
+    Raises:
+        OutputError: It is not the name of a file.
+    """
+    stem = PurePath(name.replace("\\", "/")).stem
+    if stem in ("", ".", "..") or "\0" in stem:
+        raise OutputError(f"`{name}` cannot have a file of its own", got="no usable name")
+    return stem

@@ -24,6 +24,7 @@ from samgraph.formats.pictures import (
     cutout_bytes,
     davis_bytes,
     mask_bytes,
+    object_bytes,
     overlay_bytes,
 )
 from samgraph.formats.sam import sam_document
@@ -81,6 +82,8 @@ class Format:
         ending: Added to the image's name where no output is named: `cat_mask.png`.
         class_file: The file in a folder that lists the labels.
         has_file_per_mask: Whether several masks of an image can have a file each.
+        has_object_folders: Whether those of a video are in a folder per object.
+        for_images: Whether results of single images can be written.
         needs_pixels: Whether the image itself is in it.
     """
 
@@ -94,6 +97,8 @@ class Format:
     ending: str = ""
     class_file: str | None = None
     has_file_per_mask: bool = False
+    has_object_folders: bool = False
+    for_images: bool = True
     needs_pixels: bool = False
 
     def encode(
@@ -148,6 +153,11 @@ _TABLE = (
         lambda images, _, __: davis_bytes(images[0]), ending="_davis",
     ),
     Format(
+        "sav", "SA-V: a folder per object, with a palette PNG per frame", (".png",),
+        lambda images, _, __: object_bytes(images[0]),
+        has_file_per_mask=True, has_object_folders=True, for_images=False,
+    ),
+    Format(
         "coco", "COCO instance annotations", (".json",),
         lambda images, _, options: _json(coco_document(images, **options.shapes)),
         file="annotations.json", video_file="annotations.json", implied_by=(".json",),
@@ -187,7 +197,9 @@ _TABLE = (
 )  # fmt: skip
 
 FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
-IMAGE_FORMATS: tuple[str, ...] = tuple(entry.name for entry in _TABLE if entry.encoder)
+IMAGE_FORMATS: tuple[str, ...] = tuple(
+    entry.name for entry in _TABLE if entry.encoder and entry.for_images
+)
 
 
 def find_format(name: str) -> Format:
@@ -196,7 +208,7 @@ def find_format(name: str) -> Format:
     Raises:
         OptionError: There is none.
     """
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise OptionError(f"there is no format `{name}`", expected=", ".join(FORMATS))
     return FORMATS[name]
 
@@ -220,10 +232,11 @@ def format_for(path: str | os.PathLike[str], name: str | None = None) -> Format:
             hint=f"name it `{path}.png`",
         )
     found = find_format(name)
-    if suffix not in found.suffixes or found.encoder is None:
+    is_for_images = found.encoder is not None and found.for_images
+    if suffix not in found.suffixes or not is_for_images:
         raise OutputError(
             f"`{path}` cannot hold the format {name}",
             got=suffix or "no suffix",
-            expected=", ".join(found.suffixes) if found.encoder else ", ".join(IMAGE_FORMATS),
+            expected=", ".join(found.suffixes) if is_for_images else ", ".join(IMAGE_FORMATS),
         )
     return found

@@ -53,6 +53,20 @@ def write_classes(path: str | os.PathLike[str], names: Sequence[str]) -> None:
     write_atomically(path, listed.encode("utf-8", "backslashreplace"))
 
 
+def add_classes(path: str | os.PathLike[str], images: Iterable[SegmentedImage]) -> tuple[str, ...]:
+    """Add the labels of images to a file of class names, after those in it; returns all names.
+
+    Raises:
+        ImageError: The file cannot be read.
+        OutputError: It cannot be written.
+    """
+    names = read_text(path).splitlines() if Path(path).is_file() else []
+    more = [label for label in labels_of(images) if label not in names]
+    if more:
+        write_classes(path, [*names, *more])
+    return (*names, *more)
+
+
 def yolo_lines(
     image: SegmentedImage, classes: Sequence[str], *, tolerance: float = 0.0
 ) -> list[str]:
@@ -85,9 +99,9 @@ def read_yolo(
         ImageError: The file is missing, or a line in it is not a class and a ring.
     """
     where, effort = f"`{path}`", Effort(path)
-    beside = Path(path).with_name(CLASS_FILE)
+    beside = Path(path).parent / CLASS_FILE
     if classes is None:
-        classes = read_text(beside).splitlines() if beside.is_file() else []
+        classes = read_text(beside).splitlines() if os.path.isfile(beside) else []
     segments = []
     for line in read_text(path).splitlines():
         words = line.split()

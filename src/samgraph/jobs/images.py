@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from samgraph.errors import OutputError, SamgraphError
-from samgraph.formats.segment import DEFAULT_LABEL, SegmentedImage
+from samgraph.formats.segment import DEFAULT_LABEL, SegmentedImage, labels_of
 from samgraph.formats.table import Format, WriteOptions, find_format, format_for
 from samgraph.formats.yolo import write_classes
-from samgraph.jobs.journal import make_folder
-from samgraph.media.files import write_atomically
+from samgraph.media.files import make_folder, write_atomically
 from samgraph.predict.output import Segmentation, numbered
+from samgraph.untrusted.files import real_path
 
 STREAM = "-"
 
@@ -58,12 +58,11 @@ class ImageOutput:
         self._stream = stream if options.out == STREAM else None
         if options.out == STREAM and stream is None:
             raise OutputError("there is no stream to write to")
-        self._sources = {os.path.realpath(source) for source in sources if source != STREAM}
+        self._sources = {real_path(source) for source in sources if source != STREAM}
         self._folder = _folder(options.out, len(sources))
         self.format = self._format(default)
         self._check_capacity(len(sources))
-        label = options.write.label or DEFAULT_LABEL
-        self._write = replace(options.write, classes=(label,))
+        self._classes: dict[str, None] = {}  # every label so far, in order
         self._joined: list[SegmentedImage] = []
         self._used: dict[Path, str] = {}
 
@@ -75,7 +74,15 @@ class ImageOutput:
             return []
         target = self._target(result.picture.name)
         self._protect(target, len(result.segments))
+        if self.format.class_file is not None:
+            image = result.segmented_image(self._options.write.label, all=everything)
+            self._classes |= dict.fromkeys(labels_of([image]))
         return result.write(target, self.format, self._write, all=everything)
+
+    @property
+    def _write(self) -> WriteOptions:
+        """What the formats leave open, with the classes so far."""
+        return replace(self._options.write, classes=tuple(self._classes) or (DEFAULT_LABEL,))
 
     def finish(self) -> list[Path]:
         """Write the file or stream of all images, where there is one; returns the files written."""
@@ -85,7 +92,7 @@ class ImageOutput:
             return [file]
         if not self._joined:
             return []
-        data = self.format.encode(self._joined, self._write)
+        data = self.format.encode(self._joined, self._options.write)
         if self._stream is not None:
             newline = b"\n" if self.format.file is not None else b""
             self._stream.write(data + newline)
@@ -148,7 +155,7 @@ class ImageOutput:
         if self._options.all_masks and self.format.has_file_per_mask:
             files = [numbered(target, i) for i in range(1, count + 1)]
         for file in files:
-            if os.path.realpath(file) in self._sources:
+            if real_path(file) in self._sources:
                 raise OutputError(
                     f"`{file}` is one of the images", hint="write to another folder with -o"
                 )
@@ -192,5 +199,5 @@ def _folder(out: str | None, count: int) -> Path | None:
     """`out` if it means a folder: it exists, ends in `/`, or is for many images."""
     if out is None or out == STREAM:
         return None
-    is_folder = Path(out).is_dir() or out.endswith(("/", os.sep))
+    is_folder = os.path.isdir(out) or out.endswith(("/", os.sep))
     return Path(out) if is_folder or (count > 1 and not Path(out).suffix) else None

@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from typing import Any
 from samgraph.errors import OutputError
 from samgraph.jobs.journal_schema import ENDING, LONGEST_LINE, LONGEST_RUN, frame_of, run_of
 from samgraph.jobs.run_lock import RunLock
-from samgraph.media.files import unwritable, write_atomically
+from samgraph.media.files import make_folder, unwritable, write_atomically
 from samgraph.media.mask.rle import to_json
-from samgraph.media.video.source import Damage
+from samgraph.media.video.source import Damage, numbered_name
 from samgraph.predict.video.result import FrameResult
 from samgraph.untrusted.files import open_regular, read_regular
 from samgraph.untrusted.text import json_bytes, shown
@@ -85,15 +85,8 @@ class Journal:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """All lines, in the order of frames."""
-        places: dict[int, int] = {}
         with open_regular(self._path) as file:
-            for at, record in _whole_lines(file):
-                places[record["frame"]] = at
-            for frame in sorted(places):
-                file.seek(places[frame])
-                again = frame_of(file.readline(LONGEST_LINE))
-                if again is not None:
-                    yield again
+            yield from ordered_records(file)
 
     def _read(self) -> int:
         """Note the frames of an earlier run; returns where its last whole line ends."""
@@ -109,6 +102,26 @@ class Journal:
         for key, frames in (("concealed", self.concealed), ("resized", self.resized)):
             if record.get(key):
                 frames.add(record["frame"])
+
+
+def ordered_records(file: io.BufferedReader) -> Iterator[dict[str, Any]]:
+    """The whole lines of a journal, in the order of frames; of a frame that is there twice, one."""
+    places: dict[int, int] = {}
+    for at, record in _whole_lines(file):
+        places[record["frame"]] = at
+    for frame in sorted(places):
+        file.seek(places[frame])
+        again = frame_of(file.readline(LONGEST_LINE))
+        if again is not None:
+            yield again
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """What `run.json` in a folder says; nothing where it is missing or damaged."""
+    try:
+        return run_of(read_regular(folder / RUN, LONGEST_RUN) or b"")
+    except (OSError, ValueError):
+        return {}
 
 
 def _whole_lines(file: io.BufferedReader) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -134,15 +147,28 @@ def _open_own(path: Path) -> int:
 
 
 class RunFolder:
-    """The folder of one run, held by one process at a time."""
+    """The folder of one run, held by one process at a time.
 
-    def __init__(self, folder: Path, described: dict[str, Any], *, resume: bool) -> None:
+    `replace` removes an earlier run that is not to be gone on with.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        described: dict[str, Any],
+        *,
+        resume: bool,
+        replace: Callable[[Path, dict[str, Any]], None] | None = None,
+    ) -> None:
         self.path, self.session = folder, folder / SESSION
         self._described = described
-        self._is_ours = not folder.exists()
+        self._is_ours = not os.path.lexists(folder)
         self._lock = _locked(folder)
         try:
             earlier = _read_run(folder)
+            if earlier is not None and replace is not None:
+                replace(folder, earlier)
+                earlier = None
             _check(folder, earlier, described, resume=resume)
             self._is_new = earlier is None
             # What was said at the end of a run that is done.
@@ -207,26 +233,12 @@ def frame_record(result: FrameResult, damage: Damage) -> dict[str, Any]:
         )
     seconds = None if result.time is None else round(result.time, 6)
     record: dict[str, Any] = {"frame": result.index, "time": seconds, "objects": objects}
+    if result.name != numbered_name(result.index):
+        record["name"] = result.name
     for key, frames in (("concealed", damage.concealed), ("resized", damage.resized)):
         if result.index in frames:
             record[key] = True
     return record
-
-
-def make_folder(folder: Path) -> Path:
-    """The folder, made if it does not exist.
-
-    Raises:
-        OutputError: It cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise OutputError(f"`{folder}` is a file", expected="a folder") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(f"`{folder}` cannot be made", got=reason.lower()) from error
-    return folder
 
 
 def _locked(folder: Path) -> RunLock:
@@ -274,7 +286,7 @@ def _check(
     if not resume:
         raise OutputError(
             f"`{folder}` holds the results of a run",
-            hint="go on with it with --resume, or choose another folder with -o",
+            hint="go on with it with --resume, or replace it with --overwrite",
         )
     wanted = json.loads(json.dumps(described))
     for key in {**wanted, **earlier}.keys() - {ENDING}:

@@ -46,6 +46,7 @@ _FRAME: dict[str, Any] = {
     "time": optional(number(-1e12, 1e12)),
     "objects": list_of(_OBJECT, MOST_OBJECTS),
 }
+_MARKS: dict[str, Any] = {"concealed": flag, "resized": flag, "name": text(1024)}
 _ENDING = record(
     {
         "written": _COUNT,
@@ -62,7 +63,7 @@ def frame_of(line: bytes) -> dict[str, Any] | None:
         return None
     try:
         found = strict_json(line, most_bytes=LONGEST_LINE)
-        marks = {key: flag for key in ("concealed", "resized") if key in found}
+        marks = {key: kind for key, kind in _MARKS.items() if key in found}
         checked: dict[str, Any] = record({**_FRAME, **marks})(found, "frame")
     except (TypeError, ValueError):
         return None

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any
 from samgraph.errors import CheckpointError, OptionError, OutputError
 from samgraph.formats.table import WriteOptions, find_format
 from samgraph.jobs.interruption import interrupt_on_terminate
-from samgraph.jobs.journal import Journal, RunFolder, frame_record
+from samgraph.jobs.journal import JOURNAL, RUN, SESSION, Journal, RunFolder, frame_record
 from samgraph.jobs.limits import Needs, limits_within
 from samgraph.jobs.prompts import Prompts
-from samgraph.jobs.track_output import TrackOutput
+from samgraph.jobs.run_files import frame_names, remove_files, run_files
+from samgraph.jobs.track_output import ObjectNames, TrackOutput, free_numbers
 from samgraph.media.video.frames import open_frames
 from samgraph.media.video.source import OnDamage
 from samgraph.predict.features import fingerprint
@@ -84,6 +85,7 @@ class TrackJob:
         frame_range: Which frames are tracked, in which order.
         tracking: How.
         write: What the formats leave open.
+        labels: What objects are called in annotations; a text that is an id is one already.
     """
 
     video: str
@@ -93,6 +95,7 @@ class TrackJob:
     frame_range: FrameRange = field(default_factory=FrameRange)
     tracking: TrackingOptions = field(default_factory=TrackingOptions)
     write: WriteOptions = field(default_factory=WriteOptions)
+    labels: Mapping[ObjectId, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for format_name in self.formats:
@@ -108,10 +111,7 @@ class TrackJob:
     @property
     def numbers(self) -> dict[ObjectId, int]:
         """The number of each object in images: its id, or for a text the next free number."""
-        names = dict.fromkeys(name for name, _ in self.prompts)
-        numbers = {name: name for name in names if isinstance(name, int)}
-        free = (n for n in range(1, len(names) + PALETTE_SIZE) if n not in numbers.values())
-        return {name: name if isinstance(name, int) else next(free) for name in names}
+        return free_numbers(name for name, _ in self.prompts)
 
     def frames(self, video: Video) -> list[int]:
         """The frames of the run, in tracking order."""
@@ -136,6 +136,7 @@ class TrackJob:
             },
             "formats": list(self.formats),
             "objects": {str(name): number for name, number in self.numbers.items()},
+            "labels": {str(name): label for name, label in self.labels.items()},
             "prompts": [
                 {"object": name, "frame": frame, **prompt.described()}
                 for (name, frame), prompt in self.prompts.items()
@@ -155,24 +156,31 @@ class RunOptions:
 
     Args:
         resume: Continue the run in the job's folder, if there is one.
+        overwrite: Remove the files of an earlier run in the job's folder first.
         max_memory_mb: The most memory for frames and objects, beside the model.
         progress: See `samgraph.progress`.
     """
 
     resume: bool = False
+    overwrite: bool = False
     max_memory_mb: float | None = None
     progress: ShowProgress = None
+
+    def __post_init__(self) -> None:
+        if self.resume and self.overwrite:
+            raise OptionError("an earlier run is either gone on with or replaced", got="both")
 
 
 @dataclass(frozen=True, slots=True)
 class TrackReport:
-    """How a run ended: frames written, skipped and attempted, and what was damaged."""
+    """How a run ended: frames written, skipped and attempted, what was damaged, and the files."""
 
     written: int
     skipped: int
     attempted: int
     damage: str | None
     rate: float | None  # frames per second of this run; None where all frames were done before
+    files: tuple[Path, ...] = ()
 
 
 def run_track(job: TrackJob, load: Callable[[], Model], options: RunOptions) -> TrackReport:
@@ -187,7 +195,9 @@ def run_track(job: TrackJob, load: Callable[[], Model], options: RunOptions) -> 
     if options.max_memory_mb is not None:
         limits = limits_within(options.max_memory_mb, _needs(model, job))
     with _opened(model, job, limits) as video, interrupt_on_terminate():
-        folder = RunFolder(job.out, job.described(model, video), resume=options.resume)
+        described = job.described(model, video)
+        clear = _remove_run if options.overwrite else None
+        folder = RunFolder(job.out, described, resume=options.resume, replace=clear)
         progress = Progress(
             len(job.frames(video)),
             "frames",
@@ -195,7 +205,7 @@ def run_track(job: TrackJob, load: Callable[[], Model], options: RunOptions) -> 
             show=options.progress,
         )
         formats = [find_format(name) for name in job.formats]
-        output = TrackOutput(job.out, formats, job.numbers, job.write)
+        output = TrackOutput(job.out, formats, ObjectNames(job.numbers, job.labels), job.write)
         try:
             if folder.ending is None:
                 position = _prepared(video, job, folder, resume=options.resume)
@@ -203,10 +213,23 @@ def run_track(job: TrackJob, load: Callable[[], Model], options: RunOptions) -> 
                 output.finish(folder.journal, video.source)
                 folder.finish(_ending(video, job, folder.journal))
             rate = progress.rate if progress.fresh else None
-            return TrackReport(**(folder.ending or {}), rate=rate)
+            names = frame_names(folder.journal.records())
+            own = [job.out / RUN, job.out / JOURNAL]
+            files = (*own, *run_files(job.out, described, names))
+            return TrackReport(**(folder.ending or {}), rate=rate, files=files)
         finally:
             output.close()
             folder.close()
+
+
+def _remove_run(folder: Path, run: dict[str, Any]) -> None:
+    """Remove what an earlier run wrote, and nothing else."""
+    journal = Journal(folder / JOURNAL)
+    try:
+        files = run_files(folder, run, frame_names(journal.records()))
+    finally:
+        journal.close()
+    remove_files(folder, [*files, *(folder / name for name in (RUN, JOURNAL, SESSION))])
 
 
 def _prepared(video: Video, job: TrackJob, folder: RunFolder, *, resume: bool) -> int | None:

@@ -3,50 +3,70 @@
 With one format the files are in the folder of the run, with several each has a folder of its own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from samgraph.errors import OutputError, VideoError
+from samgraph.errors import OutputError
+from samgraph.formats.folders import frame_files, write_overlay_video
 from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage
 from samgraph.formats.table import Format, WriteOptions
 from samgraph.formats.yolo import write_classes
-from samgraph.jobs.journal import Journal, make_folder
-from samgraph.media.drawing import overlay
-from samgraph.media.files import write_atomically
+from samgraph.jobs.journal import Journal
+from samgraph.media.files import make_folder, write_atomically
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.video.frames import FrameSource
-from samgraph.media.video.writer import VideoWriter
+from samgraph.media.video.source import numbered_name
+from samgraph.predict.video.export import OVERLAY, frame_rate
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.result import FrameResult
 
-DEFAULT_RATE = 25.0
-OVERLAY = "overlay"
+
+@dataclass(frozen=True, slots=True)
+class ObjectNames:
+    """What objects are called in files: a number each, from 1 to 255 for palettes, and a label.
+
+    An object whose id is a text has it as its label, unless another is given.
+    """
+
+    numbers: Mapping[ObjectId, int]
+    labels: Mapping[ObjectId, str] = field(default_factory=dict)
+
+    def label(self, name: ObjectId) -> str | None:
+        """The label of an object; None where it has none."""
+        return self.labels.get(name, name if isinstance(name, str) else None)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Every label once, in the order of objects."""
+        return tuple(dict.fromkeys(self.label(name) or DEFAULT_LABEL for name in self.numbers))
+
+    def segments(self, record: dict[str, Any]) -> Iterator[Segment]:
+        """The objects of a journal's line; one that is absent has no segment."""
+        for obj in record["objects"]:
+            if obj["area"]:
+                shape = obj["segmentation"]
+                yield Segment(
+                    run_lengths.from_counts(run_lengths.counts_of(shape), tuple(shape["size"])),
+                    label=self.label(obj["id"]),
+                    score=obj["score"],
+                    object_id=self.numbers[obj["id"]],
+                )
 
 
 class TrackOutput:
-    """Writes the results of a run; `numbers` are the objects' ids in images, from 1 to 255."""
+    """Writes the results of a run."""
 
     def __init__(
-        self,
-        folder: Path,
-        formats: Sequence[Format],
-        numbers: Mapping[ObjectId, int],
-        options: WriteOptions,
+        self, folder: Path, formats: Sequence[Format], names: ObjectNames, options: WriteOptions
     ) -> None:
-        self._numbers = dict(numbers)
-        labels = dict.fromkeys(n if isinstance(n, str) else DEFAULT_LABEL for n in numbers)
-        self._options = replace(options, classes=tuple(labels))
-        single = len(formats) == 1
-        self._folders = {
-            format.name: folder if single else folder / format.name for format in formats
-        }
-        self._own_folders = [] if single else list(self._folders.values())
-        for leftover in (file for own in self._own_folders for file in own.glob(".*.part")):
+        self._names = names
+        self._options = replace(options, classes=names.classes)
+        self._folders = format_folders(folder, formats)
+        self._own_folders = [own for own in self._folders.values() if own != folder]
+        for leftover in (file for own in self._own_folders for file in own.rglob(".*.part")):
             leftover.unlink(missing_ok=True)  # of a process that was killed while it wrote
         self._per_frame = [format for format in formats if format.video_file is None]
         self._joined = [format for format in formats if format.video_file is not None]
@@ -58,21 +78,32 @@ class TrackOutput:
 
     def write_frame(self, result: FrameResult) -> None:
         """The files of one frame, each whole or not at all."""
-        image = replace(result.segments(self._numbers), pixels=result.image)
+        image = replace(result, numbers=self._names.numbers).segmented_image()
+        named = zip(image.segments, map(self._names.label, result.objects), strict=True)
+        self.write_image(
+            replace(image, segments=tuple(replace(s, label=label) for s, label in named))
+        )
+
+    def write_image(self, image: SegmentedImage) -> None:
+        """The files of one frame, from its segments."""
         for format in self._per_frame:
-            for stem, part in self._parts(format, f"{result.index:05d}", image):
-                file = make_folder(self._folders[format.name]) / f"{stem}{format.suffixes[0]}"
+            for place, part in frame_files(format, image):
+                file = self._folders[format.name] / place
+                make_folder(file.parent)
                 write_atomically(file, format.encode([part], self._options))
 
     def finish(self, journal: Journal, source: FrameSource) -> None:
         """The files that hold all frames, from the journal, and the lists of classes."""
         for format in self._joined:
+            if format.encoder is None:
+                continue
+            file = make_folder(self._folders[format.name]) / str(format.video_file)
             if format.name == OVERLAY:
-                file = make_folder(self._folders[format.name]) / str(format.video_file)
-                self._write_overlay(file, journal, source)
-            elif format.encoder is not None:
-                images = list(self._images(journal, source.size_hw))
-                file = make_folder(self._folders[format.name]) / str(format.video_file)
+                drawn = self._drawn(journal, source)
+                opacity = self._options.opacity
+                write_overlay_video(file, drawn, rate=frame_rate(source), opacity=opacity)
+            else:
+                images = list(self.images(journal, source.size_hw))
                 write_atomically(file, format.encode(images, self._options))
         for format in self._per_frame:
             if format.class_file is not None:
@@ -85,21 +116,10 @@ class TrackOutput:
             with suppress(OSError):  # not there, or not empty
                 folder.rmdir()
 
-    def _parts(
-        self, format: Format, stem: str, image: SegmentedImage
-    ) -> Iterator[tuple[str, SegmentedImage]]:
-        """The images that are a file each: one per frame, or one per object of it."""
-        if not format.has_file_per_mask:
-            yield stem, image
-            return
-        for segment in image.segments:
-            yield f"{stem}_{segment.object_id}", replace(image, segments=(segment,))
-
-    def _images(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[SegmentedImage]:
+    def images(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[SegmentedImage]:
         """Every frame of the journal; an object that is absent has no segment."""
         for record in self._fitting(journal, size_hw):
-            segments = tuple(self._segments(record))
-            yield SegmentedImage(f"{record['frame']:05d}.png", size_hw, segments)
+            yield record_image(record, size_hw, self._names)
 
     def _fitting(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[dict[str, Any]]:
         """The lines of the journal, whose objects and masks must be those of this run.
@@ -110,7 +130,7 @@ class TrackOutput:
         for record in journal.records():
             for obj in record["objects"]:
                 size = tuple(obj["segmentation"]["size"])
-                if obj["id"] not in self._numbers or size != tuple(size_hw):
+                if obj["id"] not in self._names.numbers or size != tuple(size_hw):
                     raise OutputError(
                         "the folder holds the frames of another run",
                         got=f"object `{obj['id']}` on frame {record['frame']}",
@@ -118,43 +138,32 @@ class TrackOutput:
                     )
             yield record
 
-    def _segments(self, record: dict[str, Any]) -> Iterator[Segment]:
-        for obj in record["objects"]:
-            if obj["area"]:
-                shape = obj["segmentation"]
-                yield Segment(
-                    run_lengths.from_counts(run_lengths.counts_of(shape), tuple(shape["size"])),
-                    label=obj["id"] if isinstance(obj["id"], str) else None,
-                    score=obj["score"],
-                    object_id=self._numbers[obj["id"]],
-                )
-
-    def _write_overlay(self, file: Path, journal: Journal, source: FrameSource) -> None:
-        """A video of the frames with their masks, in display order with the source's times."""
-        first: float | None = None
-        with VideoWriter(file, source.size_hw, rate=_rate(source)) as video:
-            for record in self._fitting(journal, source.size_hw):
-                objects = record["objects"]
-                masks = [run_lengths.decode(obj["segmentation"]) for obj in objects]
-                stack = np.stack(masks) if masks else np.zeros((0, *source.size_hw), np.bool_)
-                ids = [self._numbers[obj["id"]] for obj in objects]
-                seconds = record["time"]
-                first = seconds if first is None else first
-                since = None if seconds is None or first is None else seconds - first
-                frame = overlay(
-                    source.frame(record["frame"]),
-                    stack,
-                    object_ids=ids,
-                    opacity=self._options.opacity,
-                )
-                video.write(frame, since)
+    def _drawn(
+        self, journal: Journal, source: FrameSource
+    ) -> Iterator[tuple[SegmentedImage, float | None]]:
+        """Every frame of the journal with its pixels and time."""
+        for record in self._fitting(journal, source.size_hw):
+            image = record_image(record, source.size_hw, self._names)
+            yield replace(image, pixels=source.frame(record["frame"])), record["time"]
 
 
-def _rate(source: FrameSource) -> float:
-    """Frames per second of the source, from the times of its first and last frame."""
-    last = (source.length or 1) - 1
-    try:
-        end = source.time(last) if last else None
-    except VideoError:
-        end = None
-    return min(last / end, 1000.0) if end else DEFAULT_RATE
+def record_image(
+    record: dict[str, Any], size_hw: tuple[int, int], names: ObjectNames
+) -> SegmentedImage:
+    """The frame of a journal's line; an object that is absent has no segment."""
+    name = record.get("name") or numbered_name(record["frame"])
+    return SegmentedImage(name, size_hw, tuple(names.segments(record)))
+
+
+def format_folders(folder: Path, formats: Sequence[Format]) -> dict[str, Path]:
+    """The folder of each format: that of the run for one, a folder each for several."""
+    single = len(formats) == 1
+    return {format.name: folder if single else folder / format.name for format in formats}
+
+
+def free_numbers(names: Iterable[ObjectId]) -> dict[ObjectId, int]:
+    """A number for each object: its id, or for a text the next that is no object's id."""
+    known = list(dict.fromkeys(names))
+    taken = {name for name in known if isinstance(name, int)}
+    free = (number for number in range(1, 2 * len(known) + 1) if number not in taken)
+    return {name: name if isinstance(name, int) else next(free) for name in known}

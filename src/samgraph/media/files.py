@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from samgraph.errors import OutputError
+from samgraph.untrusted.text import shown
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
@@ -19,7 +20,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         OutputError: The folder is missing or read-only, the disk is full, or `path` is a folder.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name[:64]}.{secrets.token_hex(6)}.part")
+    temporary = target.parent / f".{target.name[:64]}.{secrets.token_hex(6)}.part"
     try:
         with temporary.open("xb") as file:
             file.write(data)
@@ -34,6 +35,22 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
+def make_folder(folder: Path) -> Path:
+    """The folder, made if it does not exist.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise OutputError(f"`{shown(str(folder))}` is a file", expected="a folder") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"`{shown(str(folder))}` cannot be made", got=reason.lower()) from error
+    return folder
+
+
 def _remove(path: Path) -> None:
     """Delete a file if it exists; errors are ignored."""
     with suppress(OSError, ValueError):
@@ -43,6 +60,8 @@ def _remove(path: Path) -> None:
 def unwritable(path: str | os.PathLike[str], error: Exception) -> OutputError:
     """The error for a file that could not be written, with the operating system's reason."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    parent = Path(path).parent
-    hint = f"make the folder first: `mkdir -p {parent}`" if not parent.exists() else None
-    return OutputError(f"`{path}` cannot be written", got=reason.lower(), hint=hint)
+    parent = str(Path(path).parent)
+    is_there = os.path.exists(parent)
+    hint = None if is_there else f"make the folder first: `mkdir -p {shown(parent)}`"
+    what = f"`{shown(os.fspath(path))}` cannot be written"
+    return OutputError(what, got=reason.lower(), hint=hint)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from samgraph.engines import Buffers
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import GraphError
 from samgraph.graph import Array, Graph
 from samgraph.passes.specialise import specialise
@@ -26,7 +27,7 @@ class CompiledModel:
         names: The names of the graphs.
         for_one: For graphs that are also compiled for a batch of one: the symbol, and the input
             whose first axis has that length.
-        exact: Graphs that are computed in float32 whatever the precision.
+        exact: Graphs that are computed in the engine's `exact_precision` whatever the precision.
         device: The device it runs on.
         options: How graphs are compiled.
         traced: Graphs already traced.
@@ -41,7 +42,7 @@ class CompiledModel:
         names: tuple[str, ...],
         for_one: Mapping[str, tuple[str, str]],
         exact: frozenset[str],
-        device: str = "auto",
+        device: DeviceLike = "auto",
         options: CompileOptions | None = None,
         traced: Mapping[str, Graph] | None = None,
     ) -> None:
@@ -51,8 +52,9 @@ class CompiledModel:
         self.session = Session(device, options)
         self.buffers: Buffers = self.session.buffers
         self._exact = self.session
-        if options.chosen_precision != "fp32":
-            self._exact = Session(device, replace(options, precision="fp32"))
+        exact_precision = self.session.engine.exact_precision
+        if self.session.precision not in ("fp32", exact_precision):
+            self._exact = Session(device, replace(options, precision=exact_precision))
         self._trace, self._names = trace, names
         self._for_one, self._exact_names = for_one, exact
         self._traced: dict[str, Graph] = dict(traced or {})
@@ -91,7 +93,7 @@ class CompiledModel:
         return outputs
 
     def session_for(self, name: str) -> Session:
-        """The session that compiles a graph: in float32 where lower precision degrades masks."""
+        """The session that compiles a graph: exact where lower precision degrades masks."""
         return self._exact if name in self._exact_names else self.session
 
     def _compile(self, name: str, for_one: bool) -> Any:

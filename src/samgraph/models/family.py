@@ -10,6 +10,7 @@ tokens per frame, F remembered frames, Q object pointers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Protocol, Self
 
@@ -24,6 +25,8 @@ from samgraph.runtime import Session
 _NBYTES = attrgetter("nbytes")
 # The label of padding points, which fill the shorter lists of a batch.
 ABSENT = -2
+# The label of a point that ends a list; alone, it stands for no prompt.
+NO_POINT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,16 @@ class DecoderPrompts:
     has_mask: NDArray[np.bool_] | None = None  # [N]; None: all have one
 
 
+@lru_cache(maxsize=64)
+def no_prompts(count: int) -> DecoderPrompts:
+    """What the decoder is given for objects that are tracked: no point at all."""
+    return DecoderPrompts(
+        np.zeros((count, 1, 2), np.float32),
+        np.full((count, 1), NO_POINT, np.int64),
+        np.ones(count, np.bool_),
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
     """The four masks of each prompt with their scores."""
@@ -96,6 +109,16 @@ class DecodedObjects(Decoded):
     best_mask: Buffer  # [N, 1, L, L]; -1024 where the object is occluded or absent
     best_iou: Buffer  # [N, 1]
     pointer: Buffer  # [N, C]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrackedObjects:
+    """The answer for objects without a prompt, as in `DecodedObjects`."""
+
+    best_mask: Buffer
+    object_score: Buffer
+    best_iou: Buffer
+    pointer: Buffer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,6 +206,9 @@ class SegmentationModel(Protocol):
 
     def decode(self, features: Features, prompts: DecoderPrompts) -> DecodedObjects:
         """Prompts of any kind on features of one image, or of one image each."""
+
+    def decode_tracked(self, features: Features, count: int) -> TrackedObjects:
+        """Objects without a prompt on conditioned features, [count, ...] or the same for all."""
 
     def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
         """Masks [N, 1, S, S] of 0 and 1 -> logits to use as the result, and the mask prompt."""

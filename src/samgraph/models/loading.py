@@ -9,6 +9,7 @@ from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
 from samgraph.checkpoint.source_file import short_name
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
@@ -27,7 +28,7 @@ def load_model(
     source: Source,
     *,
     config: ConfigLike | None = None,
-    device: str = "auto",
+    device: DeviceLike = "auto",
     engine: str | None = None,
     precision: str | None = None,
     threads: int | None = None,
@@ -79,7 +80,9 @@ def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
         return chosen, chosen.find_config(fields)
     for family in known:
         own = {**family.configs, **family.named}
-        if wanted in own or any(type(wanted) is type(config) for config in own.values()):
+        if (isinstance(wanted, str) and wanted in own) or any(
+            type(wanted) is type(config) for config in own.values()
+        ):
             return family, family.find_config(wanted)
     return known[0], known[0].find_config(wanted)  # which says what there is
 
@@ -182,6 +185,6 @@ def _check(found: Checkpoint, family: Family, config: Any, traced: Mapping[str, 
 def _looks_like_file(text: str) -> bool:
     """Paths have a suffix we know, a separator, or exist; anything else is a name."""
     if text.startswith("facebook/"):
-        return Path(text).exists()
+        return os.path.exists(text)
     separated = "/" in text or "\\" in text or text.startswith(("~", "."))
-    return separated or text.lower().endswith(_SUFFIXES) or Path(text).exists()
+    return separated or text.lower().endswith(_SUFFIXES) or os.path.exists(text)

@@ -35,7 +35,7 @@ from samgraph.passes.tile_sums import tile_sums
 
 Pass = Callable[[Graph], Graph]
 Watch = Callable[[str, Graph], None]
-Precision: TypeAlias = Literal["fp32", "bf16"]
+Precision: TypeAlias = Literal["fp32", "tf32", "bf16", "fp16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 PASSES: dict[str, Pass] = {

@@ -18,6 +18,7 @@ from samgraph.engines.buffers import HOST_BUFFERS
 from samgraph.errors import CheckpointError, ImageError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.embedding_schema import check_tensors, read_record
+from samgraph.untrusted.text import shown
 
 _KEY = "samgraph.embedding"
 _SAMPLES = 64
@@ -59,10 +60,10 @@ class Embedding:
             found = checkpoint.read(path)
         except CheckpointError as error:
             raise ImageError(
-                f"`{os.fspath(path)}` holds no embedding", got=error.what, hint=error.hint
+                f"`{shown(str(path))}` holds no embedding", got=error.what, hint=error.hint
             ) from error
-        about = read_record(found.metadata.get(_KEY), os.fspath(path))
-        check_tensors(found.tensors, os.fspath(path))
+        about = read_record(found.metadata.get(_KEY), found.source)
+        check_tensors(found.tensors, found.source)
         maps = Features(dict(found.tensors))
         return cls(maps, about.size_hw, about.name, about.fingerprint)
 

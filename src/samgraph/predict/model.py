@@ -3,31 +3,86 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samgraph.checkpoint.builtin import NANO
+from samgraph.engines.devices import DeviceLike
+from samgraph.errors import CheckpointError
+from samgraph.media.image.reading import MAX_PIXELS
 from samgraph.models.family import SegmentationModel
-from samgraph.models.loading import ConfigLike, Source, load_model, save_model
-from samgraph.runtime import CompileOptions
+from samgraph.models.loading import ConfigLike, Source, load_model, save_model, weights_file
+from samgraph.predict.options import changed, refuses_unknown
+from samgraph.runtime import CompileOptions, find_profile
 from samgraph.runtime.profiles import ProfileLike
 
 if TYPE_CHECKING:
+    from samgraph.formats.sam import Mode
+    from samgraph.media.image.opening import ImageSource
+    from samgraph.media.video.frames import FramesSource
+    from samgraph.media.video.source import OnDamage
     from samgraph.predict.everything.generate import Everything
-    from samgraph.predict.image.batch import EncodedImages
+    from samgraph.predict.everything.grids import Grid
+    from samgraph.predict.everything.options import EverythingOptions
+    from samgraph.predict.features import Embedding
+    from samgraph.predict.image.batch import EncodedImages, OnError
     from samgraph.predict.image.encoded import EncodedImage
+    from samgraph.predict.video.bank import MemoryPrecision
+    from samgraph.predict.video.policy import MemoryPolicy
     from samgraph.predict.video.stream import Stream
     from samgraph.predict.video.video import Video
+    from samgraph.progress import ShowProgress
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model came from, so that another process can load it again.
+
+    `source` is a name, an absolute path, or the tensors themselves.
+    """
+
+    source: Source
+    config: ConfigLike | None
+    device: DeviceLike
+    image_size: int | None
+    options: CompileOptions
+    mirror: str | None
 
 
 class Model:
-    """SAM 2, loaded and ready. Made by `samgraph.load`."""
+    """SAM 2, loaded and ready. Made by `samgraph.load`.
 
-    def __init__(self, core: SegmentationModel) -> None:
+    Threads share a model: every method may be called from several at once. Processes each have
+    their own: a model that is pickled, or sent to a worker, loads itself again from its source.
+    """
+
+    def __init__(self, core: SegmentationModel, source: ModelSource | None = None) -> None:
         self.core = core
+        self._source = source
 
     def __repr__(self) -> str:
         return repr(self.core)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its source, and which weights these are."""
+        from samgraph.predict.features import fingerprint
+
+        source = self._source
+        if source is None or isinstance(source.source, Mapping):
+            device = "auto" if source is None else source.device
+            core, options = self.core, self.core.session.options
+            source = ModelSource(core.checkpoint(), core.config, device, None, options, None)
+        return _reload, (source, fingerprint(self.core))
+
+    def __copy__(self) -> Model:
+        """The same model: it has no state that could be changed."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        """The same model, as of `copy.copy`."""
+        return self
 
     @property
     def config(self) -> Any:
@@ -39,35 +94,209 @@ class Model:
         """The compiled graphs by name; each has `run(**inputs)`."""
         return self.core.graphs
 
-    def image(self, source: Any, **options: Any) -> EncodedImage:
-        """An image, encoded once, to be prompted: path, bytes, PIL image or array."""
+    @refuses_unknown
+    def image(
+        self,
+        source: ImageSource | Embedding,
+        *,
+        name: str | None = None,
+        embedding: Embedding | str | os.PathLike[str] | None = None,
+        max_pixels: int = MAX_PIXELS,
+    ) -> EncodedImage:
+        """An image, encoded once, to be prompted any number of times.
+
+        Args:
+            source: A path, the bytes of a file, an open file, a Pillow image or an array; or an
+                `Embedding` alone, which can be prompted but not drawn on.
+            name: The name of the image in written files.
+            embedding: An embedding of this image, or the path of a saved one: nothing is encoded.
+            max_pixels: The most pixels accepted, checked before decoding.
+
+        Raises:
+            ImageError: The image cannot be read, or the embedding is of another image or model.
+        """
         from samgraph.predict.image.encoded import encode_image
 
-        return encode_image(self.core, source, **options)
+        return encode_image(
+            self.core, source, name=name, embedding=embedding, max_pixels=max_pixels
+        )
 
-    def images(self, sources: Iterable[Any], **options: Any) -> EncodedImages:
-        """Several images, encoded in batches."""
+    @refuses_unknown
+    def images(
+        self,
+        sources: Iterable[ImageSource],
+        *,
+        batch: int = 2,
+        on_error: OnError = "raise",
+        max_pixels: int = MAX_PIXELS,
+    ) -> EncodedImages:
+        """Several images, encoded in batches.
+
+        Args:
+            sources: Any number of what `image` takes. All stay in memory: about 16 MB per image at
+                1024 pixels, and the pixels themselves.
+            batch: Images per run of the encoder.
+            on_error: With "skip", an image that cannot be read is left out and its error is kept
+                in `failures`.
+            max_pixels: The most pixels accepted per image.
+
+        Raises:
+            ImageError: An image cannot be read, and `on_error` is "raise".
+        """
         from samgraph.predict.image.batch import encode_images
 
-        return encode_images(self.core, sources, **options)
+        return encode_images(
+            self.core, sources, batch=batch, on_error=on_error, max_pixels=max_pixels
+        )
 
-    def everything(self, source: Any, **options: Any) -> Everything:
-        """Masks of everything in an image, with no prompt."""
+    @refuses_unknown
+    def everything(
+        self,
+        source: ImageSource | EncodedImage,
+        *,
+        name: str | None = None,
+        max_pixels: int = MAX_PIXELS,
+        progress: ShowProgress = None,
+        options: EverythingOptions | None = None,
+        points_per_side: int | None = 32,
+        points_per_batch: int = 64,
+        pred_iou_thresh: float = 0.8,
+        stability_score_thresh: float = 0.95,
+        stability_score_offset: float = 1.0,
+        mask_threshold: float = 0.0,
+        box_nms_thresh: float = 0.7,
+        crop_n_layers: int = 0,
+        crop_nms_thresh: float = 0.7,
+        crop_overlap_ratio: float = 512 / 1500,
+        crop_n_points_downscale_factor: int = 1,
+        point_grids: Sequence[Grid] | None = None,
+        min_mask_region_area: int = 0,
+        output_mode: Mode = "binary_mask",
+        use_m2m: bool = False,
+        multimask: bool = True,
+    ) -> Everything:
+        """Masks of everything in an image, with no prompt.
+
+        Args:
+            source: What `image` takes, or an encoded image.
+            name: The name of the image in written files.
+            max_pixels: The most pixels accepted, checked before decoding.
+            progress: A function of the points done and of all points; True to print, False not to.
+                If omitted, printed where standard error is a terminal.
+            options: All options below as one value, instead of single ones.
+            points_per_side: Points along each side of the grid.
+            points_per_batch: Points per progress report; does not change the result.
+            pred_iou_thresh: Masks with a lower predicted IoU are dropped.
+            stability_score_thresh: Masks with a lower stability score are dropped.
+            stability_score_offset: How far the threshold is moved to compute that score.
+            mask_threshold: The logit above which a pixel belongs to a mask.
+            box_nms_thresh: IoU of boxes above which non-maximum suppression drops a mask.
+            crop_n_layers: Also run on crops: 2 x 2 in the first layer, then 4 x 4, ...
+            crop_nms_thresh: As `box_nms_thresh`, between crops; the smaller crop wins.
+            crop_overlap_ratio: Overlap of crops in the first layer, of the image's short side.
+            crop_n_points_downscale_factor: How much coarser the grid gets per layer.
+            point_grids: Points [K, 2] in 0..1 for the image and each layer of crops.
+            min_mask_region_area: Smaller holes and islands are removed, in pixels.
+            output_mode: The encoding of masks in `to_sam_dicts`.
+            use_m2m: Refine each mask once with itself as a mask prompt.
+            multimask: Three masks per point, or one.
+
+        Raises:
+            ImageError: The image cannot be read.
+            OptionError: An option's value is out of range.
+        """
         from samgraph.predict.everything.generate import segment_everything
+        from samgraph.predict.everything.options import EverythingOptions
 
-        return segment_everything(self.core, source, **options)
+        given = changed(locals(), EverythingOptions)
+        return segment_everything(
+            self.core,
+            source,
+            name=name,
+            max_pixels=max_pixels,
+            progress=progress,
+            options=options,
+            **given,
+        )
 
-    def video(self, source: Any, **options: Any) -> Video:
-        """A video to track objects through: file, folder, list or iterator."""
+    @refuses_unknown
+    def video(
+        self,
+        source: FramesSource,
+        *,
+        memory_precision: MemoryPrecision = "bf16",
+        policy: MemoryPolicy | None = None,
+        max_prompted: int | None = None,
+        stride: int = 1,
+        fill_holes: int = 0,
+        overlaps: bool = True,
+        mask_threshold: float = 0.0,
+        score_threshold: float = 0.0,
+        length: int | None = None,
+        objects_at_once: int | None = None,
+        on_damage: OnDamage = "error",
+        cache_mb: float = 128,
+        results_mb: float = 16,
+        archive_mb: float = 24,
+        cache_frames: int | None = None,
+        max_pixels: int | None = None,
+    ) -> Video:
+        """A video to track objects through.
+
+        Args:
+            source: A video file, a folder of images, a list, an array [F, H, W, 3], or an iterator.
+            memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
+            policy: What frames read of memory; that of SAM 2 if omitted.
+            max_prompted: The most prompted frames a frame reads, the nearest; all if omitted.
+            stride: Remember every n-th frame, and the last.
+            fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
+            overlaps: Whether a pixel may belong to several objects.
+            mask_threshold: The logit above which a pixel belongs to an object.
+            score_threshold: The object score above which an object counts as present.
+            length: The number of frames, where the source does not know it.
+            objects_at_once: The most objects in one run of a graph.
+            on_damage: Raise an error at a frame that cannot be read, or skip it.
+            cache_mb: Megabytes of encoded frames to keep (16 per frame at 1024 pixels).
+            results_mb: Megabytes of results to keep, to show them again.
+            archive_mb: Megabytes of older memories, so that corrections far back are quick.
+            cache_frames: Decoded frames to keep.
+            max_pixels: The most pixels a frame may have.
+
+        Raises:
+            VideoError: The source cannot be read.
+            OptionError: An option's value makes no sense.
+        """
+        from samgraph.predict.video.options import VideoOptions
         from samgraph.predict.video.video import open_video
 
-        return open_video(self.core, source, **options)
+        return open_video(self.core, source, **changed(locals(), VideoOptions))
 
-    def stream(self, **options: Any) -> Stream:
-        """A live stream: one frame at a time, in constant memory."""
+    @refuses_unknown
+    def stream(
+        self,
+        *,
+        memory_precision: MemoryPrecision = "bf16",
+        policy: MemoryPolicy | None = None,
+        max_prompted: int | None = None,
+        stride: int = 1,
+        fill_holes: int = 0,
+        overlaps: bool = True,
+        mask_threshold: float = 0.0,
+        score_threshold: float = 0.0,
+        length: int | None = None,
+        objects_at_once: int | None = None,
+    ) -> Stream:
+        """A live stream: one frame at a time, in constant memory. Options are those of `video`.
+
+        `length` is the number of frames that will come, where that is known.
+
+        Raises:
+            OptionError: An option's value makes no sense.
+        """
+        from samgraph.predict.video.options import TrackOptions
         from samgraph.predict.video.stream import open_stream
 
-        return open_stream(self.core, **options)
+        return open_stream(self.core, **changed(locals(), TrackOptions))
 
     def resume(self, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
         """A video or stream session that was saved."""
@@ -80,11 +309,12 @@ class Model:
         save_model(self.core, path, precision)
 
 
+@refuses_unknown
 def load(
     source: Source | None = None,
     *,
     config: ConfigLike | None = None,
-    device: str = "auto",
+    device: DeviceLike = "auto",
     engine: str | None = None,
     precision: str | None = None,
     threads: int | None = None,
@@ -100,16 +330,51 @@ def load(
     for a model that has no name here. `profile` says how graphs are compiled: a `Profile`, its
     name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too.
     """
-    core = load_model(
-        NANO.name if source is None else source,
-        config=config,
-        device=device,
-        engine=engine,
-        precision=precision,
-        threads=threads,
-        profile=profile,
-        image_size=image_size,
-        options=options,
-        mirror=mirror,
+    chosen: Source = NANO.name if source is None else source
+    if options is None:
+        options = CompileOptions(
+            engine=engine,
+            precision=precision,  # type: ignore[arg-type]  # checked there
+            threads=threads,
+            profile=find_profile(profile, weights_file(chosen)),
+        )
+    wanted = ModelSource(chosen, config, device, image_size, options, mirror)
+    return Model(_load(wanted), _lasting(wanted))
+
+
+def _load(wanted: ModelSource) -> SegmentationModel:
+    return load_model(
+        wanted.source,
+        config=wanted.config,
+        device=wanted.device,
+        image_size=wanted.image_size,
+        options=wanted.options,
+        mirror=wanted.mirror,
     )
-    return Model(core)
+
+
+def _lasting(wanted: ModelSource) -> ModelSource:
+    """The source as a process in another folder can read it; tensors are taken from the model."""
+    wanted = replace(wanted, device=str(wanted.device))
+    file = weights_file(wanted.source)
+    if file is not None:
+        return replace(wanted, source=str(Path(file).expanduser().absolute()))
+    return replace(wanted, source={}) if isinstance(wanted.source, Mapping) else wanted
+
+
+def _reload(wanted: ModelSource, weights: str) -> Model:
+    """A model that was pickled.
+
+    Raises:
+        CheckpointError: Its file has other weights by now.
+    """
+    from samgraph.predict.features import fingerprint
+
+    core = _load(wanted)
+    if fingerprint(core) != weights:
+        raise CheckpointError(
+            "the weights of a pickled model have changed since",
+            got=f"{wanted.source}: {fingerprint(core)}",
+            expected=weights,
+        )
+    return Model(core, _lasting(wanted))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samgraph.engines import Device, Engine, EngineOptions, find_engine, parse_device
-from samgraph.engines.devices import AUTO, KINDS, why_absent
+from samgraph.engines.devices import AUTO, KINDS, DeviceLike, why_absent
 from samgraph.engines.protocol import candidates
 from samgraph.errors import EngineError, OptionError, SamgraphWarning
 from samgraph.runtime.options import CompileOptions
@@ -19,9 +19,10 @@ class Choice:
     engine: Engine
     options: EngineOptions
     reason: str
+    device: Device
 
 
-def choose(device: str, options: CompileOptions, memory: Path | None) -> Choice:
+def choose(device: DeviceLike, options: CompileOptions, memory: Path | None) -> Choice:
     """The engine for a device; `memory` is the folder of cached decisions about this machine.
 
     `auto` takes the first candidate that works; the reason says why not others.
@@ -83,17 +84,19 @@ def _engine_on(device: Device, named: str | None) -> Engine:
 
 def _decide(engine: Engine, device: Device, options: CompileOptions, memory: Path | None) -> Choice:
     """The engine's decision about precision and threads."""
-    wanted = EngineOptions(options.chosen_precision, options.chosen_threads)
-    lacking = wanted.precision not in engine.devices[device.kind]
+    able = engine.devices[device.kind]
+    asked = options.asked_precision or able[0]
+    wanted = EngineOptions(asked, options.chosen_threads)
+    lacking = asked not in able
     if lacking:
         wanted = replace(wanted, precision="fp32")
     decision = engine.decide(wanted, memory)
     used, why = decision.options, decision.why
     if lacking:
-        why = f"engine `{engine.name}` has no {options.chosen_precision} on `{device}`"
-    if used.precision != options.chosen_precision:
+        why = f"engine `{engine.name}` has no {asked} on `{device}`"
+    if used.precision != asked:
         warnings.warn(f"using {used.precision}: {why}", SamgraphWarning, stacklevel=4)
     where = "the cpu" if device.kind == "cpu" else str(device)
     threads = f", {used.threads} thread{'s' * (used.threads > 1)}" * (device.kind == "cpu")
     reason = f"{engine.name} on {where}{threads}, {used.precision}"
-    return Choice(engine, used, f"{reason}: {why}" if why else reason)
+    return Choice(engine, used, f"{reason}: {why}" if why else reason, device)

@@ -14,9 +14,9 @@ class CompileOptions:
     """Options of `Session.compile`. The defaults suit the machine.
 
     `profile` is a `Profile`, its name, or the path of a TOML file. `precision` None means the
-    profile's, and fp32 where it has none. `threads` None means every core this process may use.
-    `cache_dir` None means the user's cache folder; with `cache` False nothing is read from or
-    written to disk.
+    profile's, and where it has none, fp32 on a CPU and bf16 on a GPU. `threads` None means every
+    core this process may use. `cache_dir` None means the user's cache folder; with `cache` False
+    nothing is read from or written to disk.
     """
 
     engine: str | None = None
@@ -27,12 +27,10 @@ class CompileOptions:
     cache: bool = True
 
     def __post_init__(self) -> None:
-        if self.engine is not None and self.engine not in engine_names():
-            names = ", ".join(engine_names())
-            raise OptionError(f"there is no engine `{self.engine}`", expected=names)
-        if self.precision is not None and self.precision not in PRECISIONS:
-            names = ", ".join(PRECISIONS)
-            raise OptionError(f"there is no precision `{self.precision}`", expected=names)
+        for name, known in (("engine", engine_names()), ("precision", PRECISIONS)):
+            asked = getattr(self, name)
+            if asked is not None and (not isinstance(asked, str) or asked not in known):
+                raise OptionError(f"there is no {name} `{asked}`", expected=", ".join(known))
         cores = core_count()
         wrong = isinstance(self.threads, bool) or not isinstance(self.threads, int | None)
         if wrong or (self.threads is not None and not 1 <= self.threads <= cores):
@@ -48,9 +46,9 @@ class CompileOptions:
         return find_profile(self.profile)
 
     @property
-    def chosen_precision(self) -> Precision:
-        """The resolved precision."""
-        return self.precision or self.chosen_profile.precision or "fp32"
+    def asked_precision(self) -> Precision | None:
+        """The precision of the options or the profile; None: what the engine prefers there."""
+        return self.precision or self.chosen_profile.precision
 
     @property
     def chosen_threads(self) -> int:

@@ -19,6 +19,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from samgraph.errors import OptionError
 from samgraph.passes.pipeline import ALL, PRECISIONS, Precision
+from samgraph.untrusted.files import read_regular
+from samgraph.untrusted.text import shown
 
 Stages: TypeAlias = Literal["fused", "split"]
 
@@ -99,24 +101,23 @@ def profiles_beside(weights: str | os.PathLike[str]) -> dict[str, Profile]:
     """The profiles in the file next to the weights, `x.profiles.toml` for `x.pt`; often none."""
     file = Path(weights)
     path = file.with_suffix(_SUFFIX) if file.name else file
-    return read_profiles(path) if path.is_file() else {}
+    return read_profiles(path) if os.path.isfile(path) else {}
 
 
 def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
     """Profiles from a TOML file, a table each."""
-    name = os.fspath(path)
+    name = shown(os.fspath(path))
     try:
-        with open(name, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+        data = read_regular(path, _MOST_BYTES)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero in it
         why = error.strerror if isinstance(error, OSError) else error
         raise OptionError(f"`{name}` cannot be read", got=why) from error
-    if len(data) > _MOST_BYTES:
+    if data is None:
         raise OptionError(f"`{name}` is too large for a file of profiles", expected="at most 1 MB")
     try:
         found = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deep
-        raise OptionError(f"`{name}` is not a TOML file", got=str(error)) from error
+        raise OptionError(f"`{name}` is not a TOML file", got=shown(str(error))) from error
     tables = found.get("profile")
     if not isinstance(tables, Mapping) or not tables:
         raise OptionError(f"`{name}` has no profile", expected="a table such as [profile.fast]")

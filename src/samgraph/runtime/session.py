@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.engines import Buffers, Engine, EngineOptions, MemoryUsage, Precision, Program
+from samgraph.engines import (
+    Buffers,
+    Device,
+    Engine,
+    EngineOptions,
+    MemoryUsage,
+    Precision,
+    Program,
+)
+from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, EngineError, InputError, OptionError, SamgraphWarning
 from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph, Node
@@ -136,7 +145,7 @@ class Session:
         objects_at_once: The largest batch of objects that pays.
     """
 
-    def __init__(self, device: str = "auto", options: CompileOptions | None = None) -> None:
+    def __init__(self, device: DeviceLike = "auto", options: CompileOptions | None = None) -> None:
         self.options = options or CompileOptions()
         self._folder = default_cache_dir(self.options.cache_dir)
         memory = self._folder / "machine.json" if self.options.cache else None
@@ -155,6 +164,11 @@ class Session:
         return f"{self._choice.reason}{other}"
 
     @property
+    def device(self) -> Device:
+        """Where graphs run."""
+        return self._choice.device
+
+    @property
     def engine(self) -> Engine:
         """The engine that compiles."""
         return self._choice.engine
@@ -163,6 +177,11 @@ class Session:
     def engine_options(self) -> EngineOptions:
         """The precision and threads that the engine compiles with."""
         return self._choice.options
+
+    @property
+    def precision(self) -> Precision:
+        """The precision that was chosen."""
+        return self._choice.options.precision
 
     @property
     def pass_names(self) -> tuple[str, ...]:

@@ -60,6 +60,18 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes | None:
     return data if len(data) <= most_bytes else None
 
 
+def real_path(path: str | os.PathLike[str]) -> str:
+    """The path with its links followed; as it is, if it can be no path of a file at all.
+
+    For questions about a path use `os.path`, which answers them for any text: those of `Path` raise
+    for names that are too long, not encodable, or in a folder that may not be searched.
+    """
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return os.fspath(path)
+
+
 def is_private(status: os.stat_result) -> bool:
     """Whether only this user, or root, may write to a file or folder."""
     if not hasattr(os, "geteuid"):

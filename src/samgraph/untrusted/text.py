@@ -41,7 +41,7 @@ def strict_json(text: str | bytes, *, most_bytes: int = 1 << 20) -> Any:
         raise ValueError(f"{len(text):,} bytes, more than {most_bytes:,}")
     try:
         found = json.loads(
-            text,
+            text if isinstance(text, str) else text.decode("utf-8"),  # else any of UTF-16 and 32
             object_pairs_hook=_unique,
             parse_int=_integer,
             parse_float=_finite,

@@ -14,4 +14,4 @@ def every_set() -> list[Kernels]:
     if FOUND is None:
         return []
     widest = _SETS.index(FOUND.instructions)
-    return [Kernels(FOUND._library, name) for name in _SETS[: widest + 1]]
+    return [Kernels(FOUND._library, name, i) for i, name in enumerate(_SETS[: widest + 1])]

@@ -136,3 +136,9 @@ def test_a_window_is_encoded_as_the_whole_mask_would_be(
 
         assert rle.encode_at(window, top, left, (height, width)) == rle.encode(whole)
         assert rle.encode_columns(transposed, top, left, (height, width)) == rle.encode(whole)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "é", "0\udcff", "画"])
+def test_a_compressed_text_of_other_characters_is_damaged(text: str) -> None:
+    with pytest.raises(ImageError, match="damaged"):
+        rle.string_to_counts(text)

@@ -9,7 +9,9 @@ import pytest
 
 from samgraph.errors import VideoError
 from samgraph.media.video.boxes import check_boxes
+from samgraph.media.video.decoder import Decoder
 from samgraph.media.video.frames import FrameSource, MissingFrameError, open_frames
+from samgraph.media.video.packets import PacketList
 from tests.media.video_making import (
     KINDS,
     LENGTH,
@@ -281,6 +283,28 @@ def test_an_edit_list_that_shows_a_part_twice_is_read(tmp_path: Path) -> None:
         assert numbers[:24] == list(range(24))
         assert numbers[24:] == list(range(len(numbers) - 24))
         assert len(numbers) > 30
+
+
+def test_entries_that_cannot_be_reached_are_given_up_by_the_thousand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packets that an edit list shows again and again cannot be told apart by their position."""
+    raw = make_video(tmp_path / "plain.mp4", 12, gop=4).read_bytes()
+    path = tmp_path / "again.mp4"
+    path.write_bytes(edited(raw, [(480, 1024)] * 400))
+    seeks, seek = [], Decoder._seek
+
+    def counted(self: Decoder, entry: int, packets: PacketList) -> bool:
+        seeks.append(entry)
+        return seek(self, entry, packets)
+
+    monkeypatch.setattr(Decoder, "_seek", counted)
+    with open_frames(path) as source:
+        assert source.length == 4800
+        last = number_in(source.frame(4799))
+
+    assert last == 11
+    assert 16 < len(seeks) < 40  # of 1200 entries
 
 
 def test_a_fragmented_file_is_cut_short_wherever_it_ends_within_a_box(tmp_path: Path) -> None:

@@ -6,7 +6,13 @@ import pytest
 from samgraph.media.image.preprocess import upscale_logits
 from samgraph.media.mask import rle
 from samgraph.media.mask.geometry import stability_score
-from samgraph.predict.everything.candidates import candidates_of
+from samgraph.predict.everything.candidates import (
+    Candidate,
+    best_of_crop,
+    best_of_crops,
+    candidates_of,
+    cleaned,
+)
 from samgraph.predict.everything.grids import Crop
 from samgraph.predict.everything.options import EverythingOptions
 from samgraph.predict.image.decoding import MaskPredictions
@@ -72,3 +78,26 @@ def test_an_empty_mask_is_not_stable() -> None:
         predictions, points, crop, (20, 20), EverythingOptions(stability_score_thresh=0.0)
     )
     assert [(segment.stability, rle.area(segment.rle)) for segment in kept] == [(0.0, 0)]
+
+
+def candidate(mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], score: float) -> Candidate:
+    height, width = mask.shape
+    left, top, w, h = rle.to_bbox(rle.encode(mask))
+    box = (left, top, left + max(w - 1, 0), top + max(h - 1, 0))
+    return Candidate(rle.encode(mask), box, score, 1.0, (0.0, 0.0), Crop(0, 0, width, height))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (6, 7)])
+def test_there_is_one_mask_for_each_set_of_pixels(shape: tuple[int, int]) -> None:
+    """Boxes of masks one pixel wide have no area, so that comparing boxes never finds them."""
+    whole, part = np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
+    part[0, 0] = True
+    scores = [0.5, 0.9, 0.7, 0.9]
+
+    found = best_of_crop([candidate(mask, s) for s in scores for mask in (whole, part)], 0.7)
+
+    kept = {(segment.rle["counts"], segment.score) for segment in found}
+    assert kept == {(rle.encode(mask)["counts"], 0.9) for mask in (whole, part)}
+    assert len(found) == len(kept)
+    assert len(best_of_crops(found * 3, 0.7)) == len(found)
+    assert len(cleaned(found * 3, 1, 0.7)) == len(found)

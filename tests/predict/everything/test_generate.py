@@ -120,7 +120,9 @@ def test_masks_can_be_refined_as_mask_prompts() -> None:
 
 def test_one_mask_per_point_and_custom_points() -> None:
     grid = np.array([[0.25, 0.4], [0.7, 0.7]])
-    options = {"pred_iou_thresh": 0, "stability_score_thresh": 0, "box_nms_thresh": 1.0}
+    options: dict[str, Any] = {
+        "pred_iou_thresh": 0, "stability_score_thresh": 0, "box_nms_thresh": 1.0,
+    }  # fmt: skip
 
     found = model().everything(
         encoded(), point_grids=[grid], multimask=False, progress=False, **options
@@ -248,3 +250,34 @@ print(len(found), peak() - before)
 def test_a_bad_image_is_one_clear_error() -> None:
     with pytest.raises(ImageError, match="is not an image"):
         model().everything(b"not an image")
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (2, 2)])
+def test_the_smallest_pictures_have_few_masks(shape: tuple[int, int]) -> None:
+    pixels = np.full((*shape, 3), 120, np.uint8)
+
+    found = model().everything(
+        pixels, points_per_side=8, pred_iou_thresh=0.0, stability_score_thresh=0.0
+    )
+
+    masks = {segment.rle["counts"] for segment in found}
+    assert len(found) == len(masks)
+    if shape == (1, 1):
+        assert len(found) <= 2
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"multimask": "yes"},
+        {"multimask": np.array([True, False])},
+        {"use_m2m": 3.5},
+        {"pred_iou_thresh": 10**400},
+        {"box_nms_thresh": float("nan")},
+        {"mask_threshold": 1j},
+        {"points_per_side": 10**400},
+    ],
+)
+def test_settings_that_are_no_numbers_are_refused(setting: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        model().everything(np.zeros((8, 8, 3), np.uint8), **setting)

@@ -90,7 +90,7 @@ def test_a_misspelt_prompt_is_named_in_the_error(images: EncodedImages) -> None:
 
 
 def test_options_out_of_range_are_refused() -> None:
-    with pytest.raises(OptionError, match="`batch` must be at least 1"):
+    with pytest.raises(OptionError, match="`batch` is out of range"):
         model().images([], batch=0)
     with pytest.raises(OptionError, match="`on_error` cannot be `ignore`"):
-        model().images([], on_error="ignore")
+        model().images([], on_error="ignore")  # type: ignore[arg-type]

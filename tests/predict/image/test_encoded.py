@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.errors import ImageError
+from samgraph.errors import ImageError, OptionError
 from samgraph.media.image.preprocess import resize_image
 from samgraph.predict.image.encoded import EncodedImage, encode_image
 from samgraph.predict.image.result import Result
@@ -228,3 +228,24 @@ def test_the_reference_s_photograph_gives_its_masks() -> None:
         union = recorded.bits(f"{case}_bits").reshape(result.masks.shape)
         for mine, other in zip(result.masks, union, strict=True):
             assert (mine & other).sum() / (mine | other).sum() >= 0.9995
+
+
+@pytest.mark.parametrize("value", [None, "yes", 2, 0.5, [True], np.array([True, False]), {}])
+def test_a_multimask_that_is_neither_true_nor_false_is_refused(value: Any) -> None:
+    logits = encoded().predict(points=[(40, 50)], multimask=False).logits
+    for given in ({"points": [(40, 50)]}, {"mask": logits}):
+        with pytest.raises(OptionError, match="`multimask` is true or false"):
+            encoded().predict(**given, multimask=value)
+    with pytest.raises(OptionError, match="`multimask` is true or false"):
+        model().images([picture()]).predict(points=[[(40, 50)]], multimask=value)
+
+
+@pytest.mark.parametrize("value", [True, False, 1, 0, np.True_, np.int64(0)])
+def test_truth_may_come_as_a_number(value: Any) -> None:
+    assert len(encoded().predict(points=[(40, 50)], multimask=value)) == (3 if value else 1)
+
+
+@pytest.mark.parametrize("value", [10**400, float("nan"), float("inf"), "0", 1j, None])
+def test_a_threshold_that_is_no_number_is_refused(value: Any) -> None:
+    with pytest.raises(OptionError, match="`threshold` must be a finite number"):
+        encoded().predict(points=[(40, 50)], threshold=value)

@@ -176,7 +176,7 @@ def test_storing_is_one_write_and_reading_copies_nothing() -> None:
     kept = [memory(pool, frame) for frame in range(3)]
     buffer = pool.masks.buffer
     pages = [one.mask.row for one in kept if one.mask is not None]
-    recalled = Recalled(tuple(pages), (6, 1, 0), (kept[0].pointer.row,), (0.5,))
+    recalled = Recalled(tuple(pages), (6, 1, 0), (kept[0].pointer.row,), (0.5,), (3, 1))
 
     read = pool.read([recalled])
 

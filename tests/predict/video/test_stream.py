@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from samgraph.errors import PromptError, VideoError
+from samgraph.predict.video import stream as module
+from samgraph.predict.video.feed import prepare
 from samgraph.predict.video.stream import Stream, open_stream
 from samgraph.predict.video.video import open_video
 from tests.golden import scenes
@@ -196,3 +198,37 @@ def test_a_stream_finds_the_objects_of_a_video() -> None:
     assert stream.step(scenes.frame(1)).objects == ("disc",)
     with pytest.raises(PromptError, match="already"):
         stream.remember(video)
+
+
+def test_a_frame_without_objects_costs_its_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = open_stream(tiny_model())
+    prepared: list[int] = []
+
+    def counting(*given: Any) -> Any:
+        prepared.append(stream.position)
+        return prepare(*given)
+
+    monkeypatch.setattr(module, "prepare", counting)
+    for index in range(3):
+        stream.step(scenes.frame(index))
+    assert prepared == []
+
+    stream.add(object=1, box=(17, 27, 63, 73))
+    stream.add(object=1, points=[(40, 50)])
+    assert prepared == [3]
+    stream.step(scenes.frame(3))
+    assert prepared == [3, 4]
+
+
+def test_a_prompt_is_for_the_frame_as_it_was_given() -> None:
+    """A camera may write the next frame into the same array."""
+    stream, other = open_stream(tiny_model()), open_stream(tiny_model())
+    shared = scenes.frame(0).copy()
+    stream.step(shared)
+    other.step(scenes.frame(0))
+
+    shared[:] = 0
+
+    box = (17, 27, 63, 73)
+    first, second = stream.add(object=1, box=box), other.add(object=1, box=box)
+    assert np.array_equal(first.low_logits, second.low_logits)

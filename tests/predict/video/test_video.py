@@ -368,8 +368,8 @@ def test_results_say_everything_about_a_frame() -> None:
     assert result.size_hw == (scenes.HEIGHT, scenes.WIDTH)
     assert result.time is None
     np.testing.assert_array_equal(result.mask(2), result.masks[1])
-    assert [one.object_id for one in result.segments().segments] == [1, 2]
-    np.testing.assert_array_equal(result.segments().segments[0].mask, result.masks[0])
+    assert [one.object_id for one in result.segments] == [1, 2]
+    np.testing.assert_array_equal(result.segments[0].mask, result.masks[0])
     assert dict(result).keys() == {1, 2}
 
 

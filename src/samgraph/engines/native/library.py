@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,9 @@ from samgraph.graph.types import Array
 NAME = "_attention.lib"  # next to this file; the same on every system, found by path alone
 VERSION = 1  # of what the kernels compute; part of the key of cached graphs
 _SETS = ("plain", "avx2", "avx512")
+_ROWS = partial(np.ascontiguousarray, dtype=np.float32)
 
-_Floats = ctypes.POINTER(ctypes.c_float)
+_Floats = ctypes.c_void_p
 _Int = ctypes.c_int64
 
 
@@ -51,6 +52,7 @@ class Kernels:
 
     _library: ctypes.CDLL
     instructions: str
+    _set: int
 
     def flash_attention(
         self,
@@ -65,25 +67,27 @@ class Kernels:
     ) -> Array:
         """What `ops.attention` means: [..., T, heads*D] -> [..., T, heads*E], computed in f32."""
         dtype = q.dtype
-        q, k, v = (_rows(array) for array in (q, k, v))
+        q, k, v = map(_ROWS, (q, k, v))
         *outer, T, _ = q.shape
         E = v.shape[-1]
         out = np.empty((*outer, T, E), np.float32)
-        job = _Attention(q=_data(q), k=_data(k), v=_data(v), out=_data(out), scale=scale)
+        job = _Attention(
+            q=q.ctypes.data, k=k.ctypes.data, v=v.ctypes.data, out=out.ctypes.data, scale=scale
+        )
         job.batch, job.heads, job.queries = int(np.prod(outer, dtype=int)), heads, T
         job.keys, job.width, job.value_width = k.shape[-2], q.shape[-1] // heads, E // heads
         if mask is not None:
             scores = (*outer, heads, T, k.shape[-2])
-            spread = np.broadcast_to(_rows(mask), scores)
+            spread = np.broadcast_to(_ROWS(mask), scores)
             if len(outer) > 1:  # one stride for all outer axes
                 spread = np.ascontiguousarray(spread)
             spread = spread.reshape(job.batch, *scores[-3:])
             job.mask, job.mask_strides = (
-                _data(spread),
+                spread.ctypes.data,
                 (_Int * 4)(*(s // 4 for s in spread.strides)),
             )
-        if out.size:
-            self._check(self._library.sg_attention(ctypes.byref(job), self._set, threads))
+        if out.size and self._library.sg_attention(ctypes.byref(job), self._set, threads):
+            raise EngineError("there is not enough memory for attention", hint="fewer objects")
         return out.astype(dtype, copy=False)
 
     def rope_key_attention(
@@ -102,32 +106,20 @@ class Kernels:
     ) -> Array:
         """Attention over `axial_rope(linear(k, weight, bias))`: [N, T, D] -> [N, T, E]."""
         dtype = q.dtype
-        q, k, v, weight, bias = (_rows(array) for array in (q, k, v, weight, bias))
+        q, k, v, weight, bias = map(_ROWS, (q, k, v, weight, bias))
         N, T, D = q.shape
         out = np.empty((N, T, v.shape[-1]), np.float32)
         rows, columns = grid
-        tables, centres = _tables(grid, D, theta)
-        job = _Memory(q=_data(q), k=_data(k), v=_data(v), weight=_data(weight), bias=_data(bias))
-        job.tables, job.centres = (
-            (_Floats * 4)(*map(_data, tables)),
-            (_Floats * 2)(*map(_data, centres)),
-        )
-        job.out, job.scale = _data(out), scale
+        tables = _tables(grid, D, theta)
+        job = _Memory(q=q.ctypes.data, k=k.ctypes.data, v=v.ctypes.data, weight=weight.ctypes.data)
+        job.bias, job.tables, job.centres = bias.ctypes.data, tables.halves, tables.centres
+        job.out, job.scale = out.ctypes.data, scale
         job.batch, job.queries, job.rows, job.columns = N, T, rows, columns
         job.frames, job.plain = (k.shape[1] - unrotated) // (rows * columns), unrotated
         job.width, job.channels, job.value_width = D, k.shape[-1], v.shape[-1]
-        if out.size:
-            self._check(self._library.sg_memory_attention(ctypes.byref(job), self._set, threads))
-        return out.astype(dtype, copy=False)
-
-    @property
-    def _set(self) -> int:
-        return _SETS.index(self.instructions)
-
-    @staticmethod
-    def _check(status: int) -> None:
-        if status:
+        if out.size and self._library.sg_memory_attention(ctypes.byref(job), self._set, threads):
             raise EngineError("there is not enough memory for attention", hint="fewer objects")
+        return out.astype(dtype, copy=False)
 
 
 @cache
@@ -138,34 +130,34 @@ def find_kernels() -> Kernels | None:
         return None
     try:
         library = ctypes.CDLL(str(path))
-        return Kernels(library, _SETS[library.sg_best()])
+        found = int(library.sg_best())
+        return Kernels(library, _SETS[found], found)
     except (OSError, AttributeError, IndexError):  # built for another system, or an older one
         return None
 
 
-@cache
-def _tables(
-    grid: tuple[int, int], width: int, theta: float
-) -> tuple[tuple[Array, ...], tuple[Array, Array]]:
+@dataclass(frozen=True)
+class _Tables:
     """Cosines and sines of positions behind the middle of the grid, and of the middle itself.
 
-    Four tables [half, width/4], of columns and of rows; two [2, width/4].
+    Pointers to four tables [half, width/4], of columns and of rows, and to two [2, width/4].
     """
+
+    halves: ctypes.Array[ctypes.c_void_p]
+    centres: ctypes.Array[ctypes.c_void_p]
+    arrays: tuple[Array, ...]  # what they point to
+
+
+@cache
+def _tables(grid: tuple[int, int], width: int, theta: float) -> _Tables:
     speeds = theta ** (-np.arange(0, width, 4) / width)
-    tables: list[Array] = []
+    arrays: list[Array] = []
     middles = []
     for side in (grid[1], grid[0]):
         middle = (side - 1) / 2
         angles = np.outer(np.arange(side - (side + 1) // 2, side) - middle, speeds)
-        tables += [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)]
+        arrays += [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)]
         middles.append(middle * speeds)
-    centres = np.stack(middles)
-    return tuple(tables), (np.cos(centres).astype(np.float32), np.sin(centres).astype(np.float32))
-
-
-def _rows(array: Array) -> Array:
-    return np.ascontiguousarray(array, np.float32)
-
-
-def _data(array: Array) -> ctypes._Pointer[ctypes.c_float]:
-    return array.ctypes.data_as(_Floats)
+    arrays += [f(np.stack(middles)).astype(np.float32) for f in (np.cos, np.sin)]
+    pointers = [array.ctypes.data for array in arrays]
+    return _Tables((_Floats * 4)(*pointers[:4]), (_Floats * 2)(*pointers[4:]), tuple(arrays))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from samgraph.engines.native import NATIVE_OPS, NATIVE_PASSES, Kernels, find_ker
 from samgraph.engines.native.library import NAME, VERSION
 from samgraph.engines.openvino.bf16 import bf16_verdict
 from samgraph.engines.openvino.interface import Stripped, strip_transposes
-from samgraph.engines.openvino.library import Core, Hints, Port, opset15
+from samgraph.engines.openvino.library import CompiledModel, Core, Hints, Port, opset15
 from samgraph.engines.openvino.lowering import ELEMENT_TYPES, LOWER, STORED_TYPES, constant, empty
 from samgraph.engines.openvino.passes.products_in_bf16 import PRODUCTS
 from samgraph.engines.openvino.pipeline import PIPELINE
@@ -39,6 +40,9 @@ from samgraph.graph.graph import Graph, Node, Value
 from samgraph.graph.printer import print_graph
 from samgraph.graph.types import Array, DType, numpy_dtype
 from samgraph.passes.pipeline import Precision, Step
+
+# A graph with more weights, such as an image encoder, is not compiled a second time.
+MOST_SHARED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,11 @@ class OpenVinoEngine:
             return Decision(wanted)
         allowed, why = bf16_verdict(memory, self.version())
         return Decision(wanted if allowed else replace(wanted, precision="fp32"), why)
+
+    @property
+    def exact_precision(self) -> Precision:
+        """Float32."""
+        return "fp32"
 
     def precision_of(self, node: Node, precision: Precision) -> Precision:
         """Products whose operands a pass has cast are in bf16, all else in float32."""
@@ -127,7 +136,9 @@ class OpenVinoEngine:
                 raise EngineError(
                     f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
                 ) from error
-            stages.append(ModelStage(part, compiled))
+            widen = partial(_again, compiled, _hints(options, several=True))
+            is_shared = _can_share(plan, options)
+            stages.append(ModelStage(part, compiled, widen if is_shared else None))
         return OpenVinoProgram(plan, stages, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
@@ -149,7 +160,10 @@ class OpenVinoEngine:
                 raise EngineError(
                     "OpenVINO could not read a compiled graph", got=first_line(error)
                 ) from error
-            stages.append(ModelStage(stage, compiled))
+            hints = _hints(options, several=True)
+            widen = partial(_core().import_model, tensor, "CPU", hints)
+            is_shared = _can_share(plan, options)
+            stages.append(ModelStage(stage, compiled, widen if is_shared else None))
         return OpenVinoProgram(plan, stages, max(0, _resident() - before), held=data)
 
 
@@ -218,11 +232,24 @@ def _parameter(value: Value) -> Port:
     return node
 
 
-def _hints(options: EngineOptions) -> Hints:
+def _can_share(plan: Plan, options: EngineOptions) -> bool:
+    """Whether a graph may be compiled a second time for runs from several threads."""
+    return options.threads > 1 and plan.weight_bytes <= MOST_SHARED_BYTES
+
+
+def _again(compiled: CompiledModel, hints: Hints) -> CompiledModel:
+    """A compiled model once more, with other hints."""
+    stream = io.BytesIO()
+    compiled.export_model(stream)
+    return _core().import_model(stream.getvalue(), "CPU", hints)
+
+
+def _hints(options: EngineOptions, *, several: bool = False) -> Hints:
+    """How a model is compiled: all threads for one run, or a thread for each of several."""
     return {
         "INFERENCE_PRECISION_HINT": "f32",
         "INFERENCE_NUM_THREADS": options.threads,
-        "NUM_STREAMS": 1,
+        "NUM_STREAMS": options.threads if several else 1,
         "EXECUTION_MODE_HINT": "ACCURACY",
     }
 

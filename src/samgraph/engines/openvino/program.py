@@ -6,9 +6,12 @@ import io
 import json
 import math
 import queue
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from operator import attrgetter
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import openvino
@@ -23,6 +26,9 @@ from samgraph.graph.graph import bind_attribute
 from samgraph.graph.parser import parse_graph
 from samgraph.graph.types import Array, numpy_dtype
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
+
+Widen: TypeAlias = Callable[[], CompiledModel]
+_SHAPE = attrgetter("shape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +91,20 @@ class Stage(Protocol):
 
 
 class ModelStage:
-    """One compiled model and its idle requests; each thread that runs takes one."""
+    """One compiled model and its idle requests; each thread that runs takes one.
 
-    def __init__(self, plan: StagePlan, compiled: CompiledModel) -> None:
+    A compiled model uses all threads for one run, and further runs wait for it. When runs from
+    several threads meet, `widen` compiles it again in the background, with a thread for each of
+    several runs: less time in all. A run that is alone uses all threads again.
+    """
+
+    def __init__(
+        self, plan: StagePlan, compiled: CompiledModel, widen: Widen | None = None
+    ) -> None:
         self.compiled = compiled
+        self.shared: CompiledModel | None = None  # for runs at the same time
+        self._widen, self._running, self._lock = widen, 0, threading.Lock()
+        self._shared_idle: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._inputs, self._outputs = plan.inputs, plan.outputs
         self._fixed = tuple(_fixed(port) for port in compiled.outputs)
         types = [port.get_element_type() for port in compiled.inputs]
@@ -100,30 +116,51 @@ class ModelStage:
 
         OpenVINO writes outputs of static shape directly; others are copied.
         """
+        idle, compiled = self._idle, self.compiled
+        with self._lock:
+            self._running += 1
+            if self._running > 1 and self.shared is not None:
+                idle, compiled = self._shared_idle, self.shared
+            elif self._running > 1 and self._widen is not None:
+                threading.Thread(target=self._share, args=(self._widen,)).start()
+                self._widen = None
         try:
-            request = self._idle.get_nowait()
-        except queue.Empty:
-            request = self.compiled.create_infer_request()
-        arrays: list[Any] = list(map(values.__getitem__, self._inputs))
-        for i in self._halves:  # numpy has no bf16 that OpenVINO knows
-            bits, shape = arrays[i].view(np.uint16), openvino.Shape(arrays[i].shape)
-            arrays[i] = openvino.Tensor(bits, shape, openvino.Type.bf16)
-        made: list[Array | None] = []
-        for index, fixed in enumerate(self._fixed):
-            array = None if fixed is None else np.empty(*fixed)
-            made.append(array)
-            if array is not None:
-                request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
-        results = request.infer(arrays, share_inputs=True, share_outputs=True)
-        for index, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
-            values[name] = results[index].copy() if array is None else array
-        self._idle.put(request)
+            try:
+                request = idle.get_nowait()
+            except queue.Empty:
+                request = compiled.create_infer_request()
+            arrays: list[Any] = list(map(values.__getitem__, self._inputs))
+            for i in self._halves:  # numpy has no bf16 that OpenVINO knows
+                bits, shape = arrays[i].view(np.uint16), openvino.Shape(arrays[i].shape)
+                arrays[i] = openvino.Tensor(bits, shape, openvino.Type.bf16)
+            made: list[Array | None] = []
+            for index, fixed in enumerate(self._fixed):
+                array = None if fixed is None else np.empty(*fixed)
+                made.append(array)
+                if array is not None:
+                    request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
+            results = request.infer(arrays, share_inputs=True, share_outputs=True)
+            for index, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
+                values[name] = results[index].copy() if array is None else array
+            idle.put(request)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def _share(self, widen: Widen) -> None:
+        """Compile for several runs at once; if that fails, runs stay one after another."""
+        with suppress(RuntimeError):
+            self.shared = widen()
 
     def export(self) -> bytes:
         """The compiled model."""
         stream = io.BytesIO()
         self.compiled.export_model(stream)
         return stream.getvalue()
+
+
+# A kernel, the names of what it reads and makes, and its options.
+_Call = tuple[Callable[..., Array], tuple[str, ...], str, dict[str, Any]]
 
 
 class NativeStage:
@@ -136,8 +173,15 @@ class NativeStage:
         self._graph = parse_graph(plan.text)
         if any(node.op not in NATIVE_OPS | {"constant"} for node in self._graph):
             raise EngineError("a compiled graph has unknown native ops", got=self._graph.name)
-        names = [value.name for value in self._graph.params]
-        self._weights = dict(zip(names, weights, strict=True))
+        self._inputs = tuple(value.name for value in self._graph.inputs)
+        self._outputs = tuple(value.name for _, value in self._graph.outputs)
+        self._weights = tuple(weights)
+        names = (value.name for value in self._graph.params)
+        self._fixed = dict(zip(names, weights, strict=True))  # and the constants
+        for node in self._graph:
+            if node.op == "constant":
+                self._fixed[node.result.name] = node.array()
+        self._calls: dict[tuple[tuple[int, ...], ...], list[_Call]] = {}
 
     @staticmethod
     def restore(plan: StagePlan, blob: memoryview, kernels: Kernels, threads: int) -> NativeStage:
@@ -152,27 +196,31 @@ class NativeStage:
 
     def run(self, values: dict[str, Array]) -> None:
         """Compute every node."""
-        inputs = [value.name for value in self._graph.inputs]
-        given = {name: values[outer] for name, outer in zip(inputs, self._plan.inputs, strict=True)}
-        shapes = {name: array.shape for name, array in given.items()}
-        bindings = bind(self._graph.inputs, shapes)
-        known = given | self._weights
+        arrays = list(map(values.__getitem__, self._plan.inputs))
+        shapes = tuple(map(_SHAPE, arrays))
+        calls = self._calls.get(shapes)
+        if calls is None:
+            calls = self._calls[shapes] = self._bind(shapes)
+        known = dict(zip(self._inputs, arrays, strict=True)) | self._fixed
+        for kernel, inputs, result, attributes in calls:
+            known[result] = kernel(*map(known.__getitem__, inputs), **attributes)
+        values.update(zip(self._plan.outputs, map(known.__getitem__, self._outputs), strict=True))
+
+    def _bind(self, shapes: tuple[tuple[int, ...], ...]) -> list[_Call]:
+        """The calls of kernels for inputs of these shapes."""
+        bindings = bind(self._graph.inputs, dict(zip(self._inputs, shapes, strict=True)))
+        calls = []
         for node in self._graph:
-            arguments = [known[value.name] for value in node.inputs]
-            if node.op == "constant":
-                known[node.result.name] = node.array()
-                continue
-            attributes: dict[str, Any] = {
-                key: bind_attribute(value, bindings) for key, value in node.attributes.items()
-            }
-            kernel = getattr(self._kernels, node.op)
-            known[node.result.name] = kernel(*arguments, **attributes, threads=self._threads)
-        for (_, value), outer in zip(self._graph.outputs, self._plan.outputs, strict=True):
-            values[outer] = known[value.name]
+            if node.op != "constant":
+                bound = {key: bind_attribute(v, bindings) for key, v in node.attributes.items()}
+                inputs = tuple(value.name for value in node.inputs)
+                kernel = getattr(self._kernels, node.op)
+                calls.append((kernel, inputs, node.result.name, bound | {"threads": self._threads}))
+        return calls
 
     def export(self) -> bytes:
         """The weights."""
-        return b"".join(array.tobytes() for array in self._weights.values())
+        return b"".join(array.tobytes() for array in self._weights)
 
 
 def _fixed(port: Result) -> tuple[tuple[int, ...], np.dtype[Any]] | None:

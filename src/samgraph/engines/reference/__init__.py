@@ -69,6 +69,11 @@ class ReferenceEngine:
         """One thread, whatever is wanted."""
         return Decision(EngineOptions("fp32", 1), "numpy, node by node: slow")
 
+    @property
+    def exact_precision(self) -> Precision:
+        """Float32."""
+        return "fp32"
+
     def precision_of(self, node: Node, precision: Precision) -> Precision:
         """The graph's own."""
         return "fp32"

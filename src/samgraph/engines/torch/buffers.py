@@ -1,21 +1,34 @@
 """Buffers of the torch engine: tensors on one device."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+from samgraph.engines.buffers import DeviceImages
+from samgraph.engines.torch.images import TorchImages
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_array, to_tensor
 from samgraph.graph.types import Array, DType
 
 _NAMES: dict[torch.dtype, DType] = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+_SMALL_BYTES = 4096
+_MOST_SMALL = 1024
 
 
 class TorchBuffers:
-    """What the engine does with tensors outside of its graphs; only `download` waits."""
+    """What the engine does with tensors outside of its graphs; only `download` waits.
+
+    On a GPU small arrays are sent once: which pages of the bank are read, flags and times recur
+    from frame to frame.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.images: DeviceImages | None = TorchImages(device) if device.type == "cuda" else None
+        self._small = _SmallArrays(device)
 
     def owns(self, value: object) -> bool:
         """Whether it is a tensor on this device."""
@@ -32,7 +45,12 @@ class TorchBuffers:
 
     def upload(self, array: Array) -> torch.Tensor:
         """A tensor on the device."""
-        return to_tensor(array, self.device)
+        if self.device.type == "cpu":
+            return to_tensor(array, self.device)
+        if array.nbytes <= _SMALL_BYTES:
+            return self._small.get(array)
+        here = to_tensor(array, torch.device("cpu"))
+        return here.pin_memory().to(self.device, non_blocking=True)
 
     def download(self, buffer: Any) -> Array:
         """An array of the caller's own."""
@@ -43,9 +61,12 @@ class TorchBuffers:
         return torch.zeros(tuple(shape), dtype=TORCH_DTYPES[dtype], device=self.device)
 
     def write(self, target: Any, rows: Sequence[int], values: Any) -> None:
-        """One copy per row, on the device."""
-        for row, value in zip(rows, values, strict=True):
-            target[row].copy_(value)
+        """One copy on the device."""
+        if len(rows) == 1:
+            target[rows[0]].copy_(values[0])
+        elif rows:
+            index = self.upload(np.array(rows, np.int64))
+            target.index_copy_(0, index, values.to(target.dtype))
 
     def concat(self, parts: Sequence[Any]) -> torch.Tensor:
         """One copy; none of a single part."""
@@ -60,3 +81,35 @@ class TorchBuffers:
         """A new tensor."""
         tensor: torch.Tensor = buffer.clip(-limit, limit)
         return tensor
+
+
+class _SmallArrays:
+    """Tensors of the small arrays that were uploaded last, found again by what is in them.
+
+    They are sent on a stream of their own, for which alone the host waits, so that every stream
+    may read them; what reads them says so to the allocator (`GraphRunner`).
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._lock = device, threading.Lock()
+        self._known: OrderedDict[tuple[object, ...], torch.Tensor] = OrderedDict()
+        self._stream: torch.cuda.Stream | None = None
+
+    def get(self, array: Array) -> torch.Tensor:
+        """A tensor of the values in `array`, to be read only."""
+        key = (array.dtype.str, array.shape, array.tobytes())
+        with self._lock:
+            tensor = self._known.get(key)
+            if tensor is None:
+                tensor = self._known[key] = self._sent(array)
+                if len(self._known) > _MOST_SMALL:
+                    self._known.popitem(last=False)
+            else:
+                self._known.move_to_end(key)
+            return tensor
+
+    def _sent(self, array: Array) -> torch.Tensor:
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)
+        with torch.cuda.stream(self._stream):
+            return to_tensor(array, self._device)  # waits for this stream

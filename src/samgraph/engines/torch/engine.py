@@ -4,18 +4,24 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from samgraph.engines.devices import Device
 from samgraph.engines.protocol import Decision, EngineOptions, MemoryUsage
 from samgraph.engines.torch.buffers import TorchBuffers
+from samgraph.engines.torch.cuda_graphs import GraphRunner
 from samgraph.engines.torch.evaluation import Evaluator
-from samgraph.engines.torch.plan import halved_params
+from samgraph.engines.torch.fused import FUSED
+from samgraph.engines.torch.kernels import kernel_rules
+from samgraph.engines.torch.passes import FUSED_PASSES
+from samgraph.engines.torch.plan import gathered_inputs, halved_params
 from samgraph.engines.torch.products import PRODUCTS
 from samgraph.engines.torch.rules import RULES
-from samgraph.engines.torch.settings import plain_float32, use_threads
-from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor
+from samgraph.engines.torch.settings import fast_float32, plain_float32, use_threads
+from samgraph.engines.torch.tensors import TORCH_DTYPES
+from samgraph.engines.torch.weights import Weights
 from samgraph.errors import EngineError
 from samgraph.graph.binding import bind
 from samgraph.graph.graph import Graph, Node
@@ -23,9 +29,12 @@ from samgraph.graph.types import Array, DType
 from samgraph.passes.merge_projections import merge_projections
 from samgraph.passes.pipeline import COMMON, Precision, Step
 
+OLDEST = (8, 0)  # the first compute capability with bf16
+_PASSES = (*COMMON, Step(merge_projections))
+
 
 class TorchProgram:
-    """A graph with its weights on a device."""
+    """A graph with its weights on a device. On CUDA it is replayed: see `cuda_graphs.py`."""
 
     def __init__(
         self,
@@ -34,30 +43,69 @@ class TorchProgram:
         device: torch.device,
         options: EngineOptions,
     ) -> None:
-        self._evaluator = Evaluator(graph, options.precision)
-        self._device, self._threads = device, options.threads
+        is_fused = device.type == "cuda" and options.precision != "fp32"
+        kernels = kernel_rules() if is_fused else None
+        self._evaluator = Evaluator(graph, options.precision, kernels)
+        self._device, self._options = device, options
         halved = halved_params(graph, self._evaluator.steps)
-        self._weights = {
-            value.name: _weight(weights[value.name], device, value.name in halved)
-            for value in graph.params
-        }
+        arrays = {value.name: weights[value.name] for value in graph.params}
+        self._weights = Weights(arrays, halved, device)
+        self._fixed = self._weights.tensors
+        self._replay = None
+        self._is_new = kernels is not None  # not run yet: its kernels may have to be compiled
+        if device.type == "cuda":
+            with torch.no_grad(), plain_float32():
+                settled = self._evaluator.settle(self._fixed, device)
+            self._fixed = {**self._fixed, **settled}
+            tables = gathered_inputs(graph) if kernels else frozenset[str]()
+            self._replay = GraphRunner(self._compute, tables, device)
 
     def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Named inputs to named outputs."""
+        if self._replay is None:
+            return self._compute(inputs)
+        try:
+            if self._is_new:
+                self._is_new = False
+                self._rehearse(inputs)
+            return self._replay.run(dict(inputs))
+        except torch.OutOfMemoryError as error:
+            raise gpu_is_full(self._evaluator.graph.name, error) from error
+
+    def _rehearse(self, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Compile the kernels of a first run side by side: seconds instead of tens of them."""
+        from samgraph.engines.torch.kernels.launch import rehearsal
+
+        shapes = {name: tuple(tensor.shape) for name, tensor in inputs.items()}
+        with torch.no_grad(), plain_float32():  # what is kept for these lengths must be right
+            bindings = bind(self._evaluator.graph.inputs, shapes)
+            self._evaluator.sized(self._fixed, bindings, self._device)
+        with rehearsal():
+            self._compute(inputs)
+
+    def _compute(self, inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """The same, kernel by kernel."""
         graph, device = self._evaluator.graph, self._device
-        bindings = bind(graph.inputs, {name: array.shape for name, array in inputs.items()})
-        threads = use_threads(self._threads) if device.type == "cpu" else nullcontext()
-        with torch.no_grad(), plain_float32(), threads:
-            found = self._evaluator.run({**self._weights, **inputs}, bindings, device)
-        return self._own(found, inputs)
+        shapes = {name: tuple(tensor.shape) for name, tensor in inputs.items()}
+        bindings = bind(graph.inputs, shapes)
+        fast = self._options.precision == "tf32"
+        threads = use_threads(self._options.threads) if device.type == "cpu" else nullcontext()
+        with torch.no_grad(), fast_float32() if fast else plain_float32(), threads:
+            sized = self._evaluator.sized(self._fixed, bindings, device)
+            found = self._evaluator.run({**self._fixed, **sized, **inputs}, bindings, device)
+        return self._own(found, inputs, bindings)
 
     def _own(
-        self, found: dict[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]
+        self,
+        found: dict[str, torch.Tensor],
+        inputs: Mapping[str, Any],
+        bindings: Mapping[str, int],
     ) -> dict[str, torch.Tensor]:
         """Outputs that share no memory with weights, constants, inputs or each other."""
         constants = self._evaluator.constants(self._device).values()
-        taken = {x.untyped_storage().data_ptr() for x in (*self._weights.values(), *constants)}
-        taken |= {x.untyped_storage().data_ptr() for x in inputs.values()}
+        sized = self._evaluator.sized(self._fixed, bindings, self._device).values()
+        read = (*self._fixed.values(), *sized, *constants, *inputs.values())
+        taken = {x.untyped_storage().data_ptr() for x in read if isinstance(x, torch.Tensor)}
         own: dict[str, torch.Tensor] = {}
         for name, tensor in found.items():
             place = tensor.untyped_storage().data_ptr()
@@ -66,8 +114,8 @@ class TorchProgram:
         return own
 
     def memory(self) -> MemoryUsage:
-        """The weights, on whichever device; nothing is compiled."""
-        return MemoryUsage(sum(tensor.nbytes for tensor in self._weights.values()), 0)
+        """The weights, on whichever device, and what captured graphs hold."""
+        return MemoryUsage(self._weights.bytes, 0)
 
     def export(self) -> bytes | None:
         """Nothing to keep."""
@@ -76,32 +124,43 @@ class TorchProgram:
 
 @dataclass(frozen=True, slots=True)
 class TorchEngine:
-    """Torch on the CPU or on one CUDA GPU: every op, every dtype."""
+    """Torch on the CPU or on one CUDA GPU: every op, every dtype.
+
+    `fuses` says whether graphs get the engine's own ops: on a GPU, where they have kernels.
+    """
 
     device: Device = Device("cpu")  # noqa: RUF009  (frozen)
+    fuses: bool = False
     name: str = "torch"
     folds_params: bool = True
     caches_programs: bool = False
-    ops: frozenset[str] = frozenset((*RULES, "constant"))
     dtypes: frozenset[DType] = frozenset(TORCH_DTYPES)
-    passes: tuple[Step, ...] = (*COMMON, Step(merge_projections))
+
+    @property
+    def ops(self) -> frozenset[str]:
+        """Those that all engines have, and its own."""
+        return frozenset((*RULES, "constant", *(FUSED if self.fuses else ())))
+
+    @property
+    def passes(self) -> tuple[Step, ...]:
+        """The shared ones; those that fuse come after, except in plain fp32."""
+        return (*_PASSES, *FUSED_PASSES) if self.fuses else _PASSES
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
         """A GPU, or the CPU."""
-        return {"cuda": ("fp32", "bf16"), "cpu": ("fp32", "bf16")}
+        return {"cuda": ("bf16", "fp16", "tf32", "fp32"), "cpu": ("fp32", "bf16")}
+
+    @property
+    def exact_precision(self) -> Precision:
+        """On a GPU TF32, which has 10 bits of fraction to the 7 of bf16."""
+        return "tf32" if self.device.kind == "cuda" else "fp32"
 
     def on(self, device: Device) -> "TorchEngine":
         """The engine for a device, which must be there."""
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if device.kind == "cuda" and (device.index or 0) >= count:
-            raise EngineError(
-                f"device `{device}` cannot be used here",
-                got=f"torch {torch.__version__}, which sees {count or 'no'} CUDA device"
-                + "s" * (count > 1),
-                hint='use device="cpu", or install a torch built for CUDA',
-            )
-        return TorchEngine(device)
+        if device.kind == "cuda":
+            _check_gpu(device)
+        return TorchEngine(device, fuses=device.kind == "cuda")
 
     def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
         """What is wanted; on a GPU with one thread."""
@@ -111,8 +170,9 @@ class TorchEngine:
         return Decision(wanted, rounded if wanted.precision == "bf16" else None)
 
     def precision_of(self, node: Node, precision: Precision) -> Precision:
-        """Products alone are computed in bf16."""
-        return precision if node.op in PRODUCTS and not node.exact else "fp32"
+        """Products alone are computed in less than fp32."""
+        is_product = node.op in PRODUCTS or node.op in FUSED
+        return precision if is_product and not node.exact else "fp32"
 
     @property
     def buffers(self) -> TorchBuffers:
@@ -145,6 +205,8 @@ class TorchEngine:
         """Bring the weights to the device and work out the steps."""
         try:
             return TorchProgram(graph, weights, torch.device(str(self.device)), options)
+        except torch.OutOfMemoryError as error:
+            raise gpu_is_full(graph.name, error) from error
         except RuntimeError as error:
             text = f"torch could not bring graph `{graph.name}` to `{self.device}`"
             raise EngineError(text, got=str(error).strip().split("\n")[0]) from error
@@ -154,9 +216,32 @@ class TorchEngine:
         raise EngineError("the torch engine keeps nothing in a cache")
 
 
-def _weight(array: Array, device: torch.device, halved: bool) -> torch.Tensor:
-    tensor = to_tensor(array, device)
-    return tensor.to(torch.bfloat16) if halved else tensor
+def _check_gpu(device: Device) -> None:
+    """Raise where a GPU is absent or too old."""
+    if not torch.cuda.is_available():
+        raise EngineError(
+            f"device `{device}` cannot be used here",
+            got=f"torch {torch.__version__}, which sees no CUDA device",
+            hint='use device="cpu", or install a torch built for CUDA',
+        )
+    capability = torch.cuda.get_device_capability(str(device))
+    if capability < OLDEST:
+        found, wanted = (".".join(map(str, pair)) for pair in (capability, OLDEST))
+        raise EngineError(
+            f"the GPU `{device}` is too old",
+            got=f"{torch.cuda.get_device_name(str(device))}, compute capability {found}",
+            expected=f"{wanted} or newer",
+            hint='use device="cpu"',
+        )
+
+
+def gpu_is_full(graph: str, error: Exception) -> EngineError:
+    """What to tell a user whose GPU has no memory left."""
+    return EngineError(
+        f"the GPU has no memory left for graph `{graph}`",
+        got=str(error).strip().split(". ")[0],
+        hint='run fewer objects or images at once, or use device="cpu"',
+    )
 
 
 engine = TorchEngine()

@@ -9,6 +9,7 @@ attention of SAM 2 tiny on an H200: 45 ms for 32, and 1511 ms for 36; 2026-11).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch.utils.checkpoint import checkpoint as run_and_forget
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint as run_and_forget
 from samgraph.engines.protocol import Precision
 from samgraph.engines.torch.pieces import Piece, cut
 from samgraph.engines.torch.plan import Step, plan
+from samgraph.engines.torch.products import Rule
 from samgraph.engines.torch.settings import plain_float32
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor
 from samgraph.errors import EngineError, InputError
@@ -23,6 +25,7 @@ from samgraph.graph.binding import bind, check_lengths
 from samgraph.graph.graph import Graph, Value
 
 Tensors = Mapping[str, torch.Tensor]
+_MOST_SIZES = 64
 
 
 def evaluate(
@@ -40,12 +43,20 @@ def evaluate(
 class Evaluator:
     """A graph ready to be evaluated again and again; keeps its constants on each device it saw."""
 
-    def __init__(self, graph: Graph, precision: Precision = "fp32") -> None:
-        self.graph, self.steps = graph, plan(graph, precision)
+    def __init__(
+        self,
+        graph: Graph,
+        precision: Precision = "fp32",
+        kernels: Mapping[str, Rule] | None = None,
+    ) -> None:
+        self.graph, self.steps = graph, plan(graph, precision, kernels)
         self._read = (*graph.inputs, *graph.params)
         self._outputs = {value.name for _, value in graph.outputs}
         self._constants: dict[torch.device, dict[str, torch.Tensor]] = {}
         self._checked: set[tuple[int, ...]] = set()  # lengths that were found to fit
+        self._sized_steps: list[Step] = []
+        self._read_later: set[str] = set()
+        self._sized: dict[tuple[tuple[str, int], ...], dict[str, torch.Tensor]] = {}
 
     def __call__(self, values: Tensors, *, checkpoint: bool = False) -> dict[str, torch.Tensor]:
         """Every output, as `evaluate` gives it."""
@@ -73,6 +84,44 @@ class Evaluator:
             name: memory[value.name].to(TORCH_DTYPES[value.type.dtype])
             for name, value in self.graph.outputs
         }
+
+    def settle(self, weights: Tensors, device: torch.device) -> dict[str, torch.Tensor]:
+        """Compute now what needs no input, and leave it out of later runs; gives those tensors.
+
+        What needs no input but its lengths is left to `sized`.
+        """
+        memory = {**self.constants(device), **weights}
+        made: dict[str, torch.Tensor] = {}
+        later: list[Step] = []
+        sized: set[str] = set()
+        for step in self.steps:
+            names = [value.name for value in step.node.inputs]
+            if not all(name in memory or name in sized for name in names):
+                later.append(step)
+            elif step.symbolic or step.node.result.type.symbols or sized & set(names):
+                sized.add(step.node.result.name)
+                self._sized_steps.append(replace(step, done=()))
+            else:
+                replace(step, done=()).run(memory, {})
+                name = step.node.result.name
+                memory[name] = made[name] = memory[name].contiguous()
+        self.steps = tuple(later)
+        steps = (*later, *self._sized_steps)
+        self._read_later = {v.name for step in later for v in step.node.inputs} | self._outputs
+        read = {value.name for step in steps for value in step.node.inputs} | self._outputs
+        return {name: tensor for name, tensor in made.items() if name in read}
+
+    def sized(self, values: Tensors, bindings: Mapping[str, int], device: torch.device) -> Tensors:
+        """What depends on nothing but lengths: computed once for each, the latest kept."""
+        key = tuple(bindings.items())
+        if key not in self._sized:
+            memory = {**self.constants(device), **values}
+            self._walk(tuple(self._sized_steps), bindings, memory)
+            names = {step.node.result.name for step in self._sized_steps} & self._read_later
+            while len(self._sized) >= _MOST_SIZES:
+                self._sized.pop(next(iter(self._sized)))
+            self._sized[key] = {name: memory[name] for name in names}
+        return self._sized[key]
 
     def constants(self, device: torch.device) -> dict[str, torch.Tensor]:
         """The graph's own arrays, sent to a device once."""

@@ -1,10 +1,12 @@
 """The steps of a run, worked out once: the rule of each node, and the dtypes it reads.
 
-In bf16 mode the products that are not marked exact read and give bf16. Their results stay bf16
-through ops that move, choose or add, until an op that wants the declared float32 reads them; then
-they are widened. So no accuracy is lost but in the products, and half the memory is moved.
+In bf16 and fp16 mode the products that are not marked exact read and give halves. Their results
+stay halves through ops that move, choose or add, until an op that wants the declared float32 reads
+them; then they are widened. So no accuracy is lost but in the products, and half the memory is
+moved. What several products read is rounded once. In tf32 mode all values are float32.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,19 +14,32 @@ from typing import Any
 import torch
 
 from samgraph.engines.protocol import Precision
+from samgraph.engines.torch.fused import FUSED
 from samgraph.engines.torch.products import PRODUCTS, Rule
 from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.tensors import TORCH_DTYPES
 from samgraph.graph.dims import Expr
-from samgraph.graph.graph import Graph, Node, bind_attribute, dims_of
+from samgraph.graph.graph import Graph, Node, Value, bind_attribute, dims_of
+from samgraph.graph.types import DType
 
-# What a bf16 value passes through as it is; torch widens it where the other side is float32.
+HALF: dict[Precision, DType] = {"bf16": "bf16", "fp16": "f16"}
+# What a half passes through as it is; torch widens it where the other side is float32.
 _FOLLOW = frozenset(
     (
         "add", "axial_rope", "concat", "expand", "gather", "gelu", "max_pool2d", "maximum",
         "minimum", "mul", "pad", "relu", "reshape", "slice", "sub", "tile", "transpose", "where",
     )
 )  # fmt: skip
+# Which inputs our kernels read as halves; they round the others themselves, or need no rounding.
+_NARROW = {
+    "bank_keys": (), "bank_values": (),
+    "conv_norm": (1,), "enlarge_mask": (), "fused_linear": (1,), "fused_mlp": (1, 3),
+    "offset_norm": (),
+    "patch_embedding": (1,), "window_attention": (0, 1, 2),
+}  # fmt: skip
+# Kernels that are told what to give.
+_CHOOSES = ("bank_keys", "bank_values", "conv_norm", "enlarge_mask", "offset_norm")
+_MOVES = ("reshape", "slice", "transpose")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +49,8 @@ class Step:
     node: Node
     rule: Rule
     dtypes: tuple[torch.dtype | None, ...]
-    attributes: Mapping[str, Any] | None  # None where they hold symbols
+    attributes: Mapping[str, Any]
+    symbolic: bool  # whether attributes hold symbols
     done: tuple[str, ...]
 
     def run(self, memory: dict[str, torch.Tensor], bindings: Mapping[str, int]) -> None:
@@ -44,46 +60,124 @@ class Step:
             for value, dtype in zip(self.node.inputs, self.dtypes, strict=True)
         ]
         attributes = self.attributes
-        if attributes is None:
-            given = self.node.attributes
-            attributes = {key: bind_attribute(value, bindings) for key, value in given.items()}
+        if self.symbolic:
+            attributes = {key: bind_attribute(value, bindings) for key, value in attributes.items()}
         memory[self.node.result.name] = self.rule(*arguments, **attributes)
         for name in self.done:
             del memory[name]
 
 
-def plan(graph: Graph, precision: Precision) -> tuple[Step, ...]:
-    """A step for every node but constants, in the order of the graph."""
-    nodes = [node for node in graph if node.op != "constant"]
+def plan(
+    graph: Graph, precision: Precision, kernels: Mapping[str, Rule] | None = None
+) -> tuple[Step, ...]:
+    """A step for every node but constants, in the order of the graph.
+
+    `kernels` are rules that go before the ordinary ones, for nodes that are not exact.
+    """
+    nodes = _round_once([node for node in graph if node.op != "constant"], precision)
     kept = {value.name for _, value in graph.outputs}
+    shown = _shown(graph)
     steps: list[Step] = []
     for node in reversed(nodes):
         names = dict.fromkeys(value.name for value in node.inputs)
         done = tuple(name for name in names if name not in kept)
         kept.update(names)
+        rule = RULES.get(node.op) or FUSED[node.op]
+        if kernels and not node.exact:
+            rule = kernels.get(node.op, rule)
+        attributes: Mapping[str, Any] = node.attributes
+        if node.op == "fused_linear" and node.result.name in shown:
+            attributes = {**attributes, "dtype": torch.float32}
+        elif node.op in _CHOOSES and precision in HALF:
+            half = TORCH_DTYPES[HALF[precision]]
+            kind = torch.float32 if node.result.name in shown else half
+            attributes = {**attributes, "dtype": kind}
         symbolic = any(
             isinstance(dim, Expr) for value in node.attributes.values() for dim in dims_of(value)
         )
-        attributes = None if symbolic else node.attributes
-        steps.append(Step(node, RULES[node.op], _dtypes(node, precision), attributes, done))
+        steps.append(Step(node, rule, _dtypes(node, precision), attributes, symbolic, done))
     return tuple(reversed(steps))
 
 
-def halved_params(graph: Graph, steps: Iterable[Step]) -> set[str]:
-    """The params that are read in bf16 only."""
-    halved: set[str] = set()
+def gathered_inputs(graph: Graph) -> frozenset[str]:
+    """The inputs that are tables: rows of them are gathered, and nothing else reads them."""
+    tables = {value.name for value in graph.inputs if value.type.rank >= 2}
+    tables -= {value.name for _, value in graph.outputs}
+    for node in graph:
+        rows = node.op in ("bank_keys", "bank_values")
+        if node.op == "gather":
+            rows = not node.attributes["axis"] and not node.attributes["batch"]
+        tables -= {value.name for value in (node.inputs[1:] if rows else node.inputs)}
+    return frozenset(tables)
+
+
+def halved_params(graph: Graph, steps: Iterable[Step]) -> dict[str, torch.dtype]:
+    """The params that are read as halves only, and of which kind."""
+    halved: dict[str, torch.dtype] = {}
     whole = {value.name for _, value in graph.outputs}
     for step in steps:
         for value, dtype in zip(step.node.inputs, step.dtypes, strict=True):
-            (halved if dtype == torch.bfloat16 else whole).add(value.name)
-    return {value.name for value in graph.params if value.type.dtype == "f32"} & halved - whole
+            if dtype in (torch.bfloat16, torch.float16):
+                halved[value.name] = dtype
+            else:
+                whole.add(value.name)
+    return {
+        value.name: halved[value.name]
+        for value in graph.params
+        if value.type.dtype == "f32" and value.name in halved and value.name not in whole
+    }
+
+
+def _shown(graph: Graph) -> set[str]:
+    """What leaves the graph as it is or moved, in float32: rounding it would be for nothing."""
+    shown = {value.name for _, value in graph.outputs}
+    for node in reversed(graph.nodes):
+        if node.op in _MOVES and node.result.name in shown:
+            shown.add(node.inputs[0].name)
+    return shown
+
+
+def _round_once(nodes: list[Node], precision: Precision) -> list[Node]:
+    """The nodes, with a cast of its own for what several of them read as a half."""
+    if precision not in HALF:
+        return nodes
+    half, reads = HALF[precision], Counter[str]()
+    made = {node.result.name for node in nodes}
+    for node in nodes:
+        wanted = {
+            value.name
+            for value, dtype in zip(node.inputs, _dtypes(node, precision), strict=True)
+            if dtype == TORCH_DTYPES[half] and value.type.dtype == "f32"
+        }
+        reads.update(wanted & made)
+    rounded: dict[str, Value] = {}
+    result: list[Node] = []
+    for node in nodes:
+        inputs = list(node.inputs)
+        for place, dtype in enumerate(_dtypes(node, precision)):
+            value = inputs[place]
+            if dtype != TORCH_DTYPES[half] or reads[value.name] < 2:
+                continue
+            if value.name not in rounded:
+                rounded[value.name] = Value(f"{value.name}~{half}", value.type)
+                result.append(Node("cast", (value,), {"dtype": half}, rounded[value.name], True))
+            inputs[place] = rounded[value.name]
+        same = tuple(inputs) == node.inputs
+        result.append(
+            node if same else Node(node.op, tuple(inputs), node.attributes, node.result, node.exact)
+        )
+    return result
 
 
 def _dtypes(node: Node, precision: Precision) -> tuple[torch.dtype | None, ...]:
     """The dtype in which each input is read."""
-    if precision == "fp32" or (node.op in _FOLLOW and not node.exact):
+    if precision not in HALF or node.op == "cast" or (node.op in _FOLLOW and not node.exact):
         return (None,) * len(node.inputs)
+    half = TORCH_DTYPES[HALF[precision]]
+    if node.op in _NARROW and not node.exact:
+        places = _NARROW[node.op]
+        return tuple(half if place in places else None for place in range(len(node.inputs)))
     declared = [value.type.dtype for value in node.inputs]
     if node.op in PRODUCTS and not node.exact:
-        return tuple(TORCH_DTYPES["bf16" if dtype == "f32" else dtype] for dtype in declared)
+        return tuple(half if dtype == "f32" else TORCH_DTYPES[dtype] for dtype in declared)
     return tuple(TORCH_DTYPES[dtype] for dtype in declared)

@@ -28,6 +28,7 @@ from samgraph.errors import ImageError, OutputError
 from samgraph.media.files import write_atomically
 from samgraph.media.image.effort import check_scans
 from samgraph.media.image.opening import ImageSource, opened
+from samgraph.untrusted.arguments import whole
 from samgraph.untrusted.text import shown
 
 MAX_PIXELS = 64_000_000
@@ -177,7 +178,7 @@ def write_png(path: str | os.PathLike[str], array: NDArray[Any]) -> None:
 
 def check_size(name: str, height: int, width: int, max_pixels: int) -> None:
     """Raise `ImageError` for too many pixels or impossible sides; `name` is for the message."""
-    if height * width > max_pixels:
+    if height * width > whole("max_pixels", max_pixels, 1):
         raise ImageError(
             f"{name} has {width:,} x {height:,} pixels",
             got=f"{height * width / 1e6:.1f} megapixels",

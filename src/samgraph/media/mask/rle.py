@@ -62,7 +62,7 @@ def encode_at(window: Mask, top: int, left: int, size_hw: tuple[int, int]) -> Rl
     changes = np.zeros(0, np.int64)
     if window.size:
         changes = np.cumsum(_runs(np.pad(window, ((0, 1), (0, 0)))))[:-1]
-    return _placed(changes, window.shape[0] + 1, top, left, size_hw)
+    return encode_changes(changes, window.shape[0] + 1, top, left, size_hw)
 
 
 def encode_columns(
@@ -74,11 +74,13 @@ def encode_columns(
     for first in range(0, max(flat.size - 1, 0), PIXELS_AT_ONCE):
         part = flat[first : first + PIXELS_AT_ONCE + 1]
         found.append(np.flatnonzero(part[1:] != part[:-1]) + first + 1)
-    return _placed(np.concatenate(found), columns.shape[1], top, left, size_hw)
+    return encode_changes(np.concatenate(found), columns.shape[1], top, left, size_hw)
 
 
-def _placed(changes: Counts, stride: int, top: int, left: int, size_hw: tuple[int, int]) -> Rle:
-    """The encoding of a window whose runs begin and end at `changes`; a column is `stride` long."""
+def encode_changes(
+    changes: Counts, stride: int, top: int, left: int, size_hw: tuple[int, int]
+) -> Rle:
+    """The encoding of a window whose runs begin and end at `changes`, columns of `stride` apart."""
     height, width = size_hw
     column = changes // stride
     edges = (column + left) * height + top + changes - column * stride
@@ -181,7 +183,7 @@ def string_to_counts(text: str | bytes) -> Counts:
     Raises:
         ImageError: It has invalid characters, ends inside a number, or a number is too large.
     """
-    data = text.encode("utf-8") if isinstance(text, str) else text
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     symbols = np.frombuffer(data, np.uint8).astype(np.int64) - 48
     if not len(symbols):
         return np.zeros(0, np.int64)

@@ -48,6 +48,9 @@ FEWEST_KEPT, MOST_KEPT = 4, 64
 PATIENCE = 24
 # Up to this distance to the keyframe, decoding on is cheaper than a seek.
 NEAR = 32
+# Keyframes that cannot be reached are dropped one by one, then twice as many each time: a small
+# file may have a million of them.
+SINGLE_FAILURES = 16
 # The number of frames decoded to check that timestamps give the presentation order.
 SAMPLE = 64
 SECONDS_TO_SURVEY = 5.0
@@ -231,6 +234,7 @@ class VideoFile(FrameSource):
         """
         keyframe = self._packets.keyframe_for(index)
         is_fresh_tried = is_through_tried = False
+        failures = 0
         if self._can_go_on(index, keyframe):
             if self._advance(index):
                 return
@@ -249,7 +253,9 @@ class VideoFile(FrameSource):
                 is_through_tried |= is_fresh_tried or start == 0
                 is_fresh_tried = True
             else:
-                self._packets = self._packets.without_keyframe(start)
+                failures += 1
+                count = 1 << max(0, failures - SINGLE_FAILURES)
+                self._packets = self._packets.without_keyframes(start, count)
         self._state[index] = MISSING
 
     def _can_go_on(self, index: int, keyframe: int) -> bool:

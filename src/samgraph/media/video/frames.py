@@ -32,8 +32,12 @@ from samgraph.media.video.source import (
     OnDamage,
     check_frame_size,
     check_index,
+    file_names,
+    numbered_name,
     skips,
 )
+from samgraph.untrusted.arguments import whole
+from samgraph.untrusted.files import real_path
 from samgraph.untrusted.text import shown
 
 __all__ = [
@@ -79,6 +83,7 @@ class FrameList(FrameSource):
         self._skips, self._max_pixels = skips(on_damage), max_pixels
         self._decoded: set[int] = set()
         self._missing: dict[int, str] = {}
+        self._names = file_names(items)
         self._size_hw = self._check_sizes()
 
     @property
@@ -119,6 +124,11 @@ class FrameList(FrameSource):
         """None: such frames carry no time."""
         check_index(index, self.length, self._name)
         return None
+
+    def frame_name(self, index: int) -> str:
+        """The file name of the frame, where all frames are files whose names differ."""
+        check_index(index, self.length, self._name)
+        return self._names[index] if self._names else numbered_name(index)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -173,7 +183,7 @@ class ImageFolder(FrameList):
         self.paths = image_files(folder)
         label = f"`{shown(os.fspath(folder))}`"
         super().__init__(self.paths, name=label, on_damage=on_damage, max_pixels=max_pixels)
-        self._folder_name = Path(folder).resolve().name
+        self._folder_name = Path(real_path(folder)).name
 
     @property
     def name(self) -> str:
@@ -301,8 +311,8 @@ def open_frames(
         VideoError: There are no frames, or they cannot be read. Addresses are not fetched.
     """
     skips(on_damage)
-    if cache_frames is not None and cache_frames < 1:
-        raise OptionError("at least one frame must be kept", got=f"`cache_frames={cache_frames}`")
+    cache_frames = cache_frames if cache_frames is None else whole("cache_frames", cache_frames, 1)
+    max_pixels = max_pixels if max_pixels is None else whole("max_pixels", max_pixels, 1)
     if isinstance(source, FrameSource):
         return source
     pixels = MAX_PIXELS if max_pixels is None else max_pixels
@@ -318,9 +328,10 @@ def open_frames(
     if isinstance(source, Iterable) and not is_other:
         return FrameIterator(source, window=cache_frames or WINDOW, max_pixels=pixels)
     array = isinstance(source, np.ndarray)
+    kind = "an array" if array else f"a {type(source).__name__}"
     raise VideoError(
         "this is not a video",
-        got=f"an array {list(cast('Any', source).shape)}" if array else f"a {_kind(source)}",
+        got=f"{kind} {list(cast('Any', source).shape)}" if array else kind,
         expected="a path, a list, an array [F, H, W, 3] or an iterator of frames",
         hint="open cameras and addresses yourself, and give an iterator of their frames",
     )
@@ -386,7 +397,3 @@ def _is_image(path: Path) -> bool:
     return beginning.startswith(IMAGE_BEGINNINGS) or (
         beginning.startswith(b"RIFF") and beginning.endswith(b"WEBP")
     )
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

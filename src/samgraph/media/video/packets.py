@@ -73,9 +73,11 @@ class PacketList:
         row = int(np.searchsorted(self.keyframes, keyframe)) - 1
         return int(self.keyframes[max(row, 0)])
 
-    def without_keyframe(self, ordinal: int) -> "PacketList":
-        """The same list without a packet that is falsely marked as a keyframe."""
-        kept = (self.keyframes != ordinal) | (self.keyframes == 0)
+    def without_keyframes(self, last: int, count: int = 1) -> "PacketList":
+        """The same list without the keyframe `last` and others before it, `count` in all."""
+        stop = int(np.searchsorted(self.keyframes, last, side="right"))
+        kept = np.ones(len(self.keyframes), np.bool_)
+        kept[max(stop - count, 1) : stop] = False  # the first packet stays
         return replace(self, keyframes=self.keyframes[kept], starts=self.starts[kept])
 
     def in_order_of(self, ordinals: Integers) -> "PacketList":

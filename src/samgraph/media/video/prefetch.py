@@ -1,7 +1,7 @@
 """Prefetching: frames are decoded and preprocessed in a thread while the model computes.
 
-    with Prefetcher(source, lambda frame: resize_video_frame(frame, 1024)) as frames:
-        for index, tensor in frames:
+    with Prefetcher(source, lambda frames: [resize_video_frame(f, 1024) for f in frames]) as ready:
+        for index, tensor in ready:
             ...
 
 One thread runs a few frames ahead and then waits. Frames that cannot be read are left out if the
@@ -12,10 +12,10 @@ loop at its frame. The thread ends with the loop, and when the prefetcher is clo
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from samgraph.errors import OptionError, VideoError
 from samgraph.media.image.reading import Rgb
@@ -30,26 +30,28 @@ PATIENCE = 5.0
 class Prefetcher(Generic[T], Iterator[tuple[int, T]]):
     """An iterator of (frame index, prepared frame), computed by its own thread.
 
-    At most `ahead` prepared frames are queued, and one more is being prepared.
+    At most `ahead` prepared frames are queued when more are begun.
 
     Args:
         source: The frame source.
-        prepare: Applied to each frame, uint8 [H, W, 3], in the thread.
+        prepare: Applied in the thread to some frames, uint8 [H, W, 3]; returns as many results.
         start: The first frame; in reverse, the last frame if omitted.
         stop: The frame to stop before, as in `range`; all frames if omitted.
         reverse: Iterate towards frame 0.
         ahead: The capacity of the queue.
+        at_once: How many frames are prepared together; fewer at the end or before a missing frame.
     """
 
     def __init__(
         self,
         source: FrameSource,
-        prepare: Callable[[Rgb], T],
+        prepare: Callable[[Sequence[Rgb]], Sequence[T]],
         *,
         start: int | None = None,
         stop: int | None = None,
         reverse: bool = False,
         ahead: int = AHEAD,
+        at_once: int = 1,
     ) -> None:
         if ahead < 1:
             raise OptionError("at least one frame must be prepared ahead", got=f"`ahead={ahead}`")
@@ -59,7 +61,7 @@ class Prefetcher(Generic[T], Iterator[tuple[int, T]]):
         # collected, and its finalizer, which also runs at exit, stops the thread.
         thread = threading.Thread(
             target=_work,
-            args=(self._queue, source, prepare, indices),
+            args=(self._queue, source, prepare, indices, at_once),
             name="samgraph-prefetch",
             daemon=True,
         )
@@ -142,28 +144,54 @@ class _Queue(Generic[T]):
 
 
 def _work(
-    queue: _Queue[T], source: FrameSource, prepare: Callable[[Rgb], T], indices: Iterable[int]
+    queue: _Queue[T],
+    source: FrameSource,
+    prepare: Callable[[Sequence[Rgb]], Sequence[T]],
+    indices: Iterable[int],
+    at_once: int,
 ) -> None:
     """The thread: prepare frames until the end, an error, or `stop`."""
-    is_open_ended = source.length is None
+    read: dict[int, Rgb] = {}
+
+    def pass_on() -> None:
+        if read and not queue.is_stopped:
+            for index, made in zip(read, prepare(list(read.values())), strict=True):
+                queue.put(index, made)
+            read.clear()
+
+    error: BaseException | None = None
     try:
-        for index in indices:
-            if not queue.has_room():
-                return
-            try:
-                frame = source.frame(index)
-            except MissingFrameError:
-                continue
-            except VideoError:
-                # The end of an iterator is known only after requesting the frame behind it.
-                if is_open_ended and source.length is not None and index >= source.length:
-                    break
-                raise
-            queue.put(index, prepare(frame))
+        for index, frame in _frames(source, indices, queue):
+            read[index] = frame
+            if len(read) >= at_once:
+                pass_on()
             del frame
-        queue.end()
-    except BaseException as error:
-        queue.end(error)
+    except BaseException as caught:
+        error = caught
+    try:
+        pass_on()
+    except BaseException as caught:
+        error = error or caught
+    queue.end(error)
+
+
+def _frames(
+    source: FrameSource, indices: Iterable[int], queue: "_Queue[Any]"
+) -> Iterator[tuple[int, Rgb]]:
+    """Frames by index, as there is room; without missing frames."""
+    is_open_ended = source.length is None
+    for index in indices:
+        if not queue.has_room():
+            return
+        try:
+            yield index, source.frame(index)
+        except MissingFrameError:
+            continue
+        except VideoError:
+            # The end of an iterator is known only after requesting the frame behind it.
+            if is_open_ended and source.length is not None and index >= source.length:
+                return
+            raise
 
 
 def _indices(

@@ -1,13 +1,17 @@
 """The protocol of frame sources: indexed frames of one size, and a report of damage."""
 
+import os
+from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from samgraph.errors import OptionError, VideoError
+from samgraph.errors import VideoError
 from samgraph.media.image.reading import Rgb
+from samgraph.untrusted.arguments import choice
 
 OnDamage: TypeAlias = Literal["error", "skip"]
 
@@ -95,6 +99,10 @@ class FrameSource(Protocol):
     def time(self, index: int) -> float | None:
         """Seconds from the first frame to this one; None without timestamps."""
 
+    def frame_name(self, index: int) -> str:
+        """What a frame is called in written files: its own file name, or `00012.png`."""
+        return numbered_name(index)
+
     def close(self) -> None:
         """Close files and drop cached frames. May be called twice."""
 
@@ -112,11 +120,21 @@ class FrameSource(Protocol):
         self.close()
 
 
+def numbered_name(index: int) -> str:
+    """The name of a frame that has none of its own."""
+    return f"{index:05d}.png"
+
+
+def file_names(items: Collection[object]) -> tuple[str, ...]:
+    """The names of files that differ without their suffixes, as their masks must; else nothing."""
+    paths = [Path(item) for item in items if isinstance(item, str | os.PathLike)]
+    are_different = len({path.stem for path in paths}) == len(items)
+    return tuple(path.name for path in paths) if are_different else ()
+
+
 def skips(on_damage: str) -> bool:
     """Whether damage is to be skipped; `OptionError` for unknown values."""
-    if on_damage not in ("error", "skip"):
-        raise OptionError(f"`on_damage` cannot be {on_damage!r}", expected="`error` or `skip`")
-    return on_damage == "skip"
+    return choice("on_damage", on_damage, ("error", "skip")) == "skip"
 
 
 def check_index(index: int, length: int | None, name: str) -> None:

@@ -226,5 +226,5 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         path.unlink()

@@ -7,15 +7,18 @@
     mask_prompt        a full-size mask -> low-resolution logits and the mask prompt
     prepare_image      embedding -> the part of the decoder that is independent of the prompt
     decode_prepared    a prepared image, many points -> masks, scores
+    decode_tracked     embedding that remembers -> the mask, scores and pointer of tracked objects
 
 Lengths that change from call to call are symbols: B images, N prompts or objects, P points,
 F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mask size.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from samgraph import ops
 from samgraph.graph import Builder, Dim, Graph, Tensor, symbol
+from samgraph.models.family import NO_POINT
 from samgraph.models.sam2 import (
     mask_decoder,
     memory_attention,
@@ -29,6 +32,7 @@ from samgraph.models.sam2.layers import conv2d, to_image, to_tokens
 from samgraph.models.sam2.neck import neck
 from samgraph.models.sam2.positions import sine_grid
 from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
+from samgraph.passes.fix_inputs import fix_inputs
 from samgraph.passes.hoist_shared import hoist_shared
 
 FEATURES = ("embedding", "fine_0", "fine_1")
@@ -85,6 +89,17 @@ def decode(config: Sam2Config) -> Graph:
         prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
     )
     return builder.finish(_answers(builder, config, decoded, flags["multimask"]))
+
+
+def decode_tracked(config: Sam2Config) -> Graph:
+    """`decode` for objects that are tracked: no prompt, an embedding that remembers, multimask.
+
+    Outputs: object_score, best_mask, best_iou and pointer, as in `decode`.
+    """
+    fixed = {"points": 0.0, "labels": NO_POINT, "has_mask": False, "no_memory": False}
+    answers = ("object_score", "best_mask", "best_iou", "pointer")
+    graph = fix_inputs(decode(config), {**fixed, "multimask": True}, answers)
+    return replace(graph, name="decode_tracked")
 
 
 def _answers(
@@ -301,8 +316,9 @@ TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
     "prepare_image": prepare_image,
     "decode_prepared": decode_prepared,
 }
-# The same computation as memory_attention, over a bank's pages, by their dtype.
-BANK_TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
+# For tracking: memory_attention over a bank's pages, by their dtype, and decode without prompts.
+TRACKING_TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
+    "decode_tracked": decode_tracked,
     "attend_bank": attend_bank,
     "attend_bank_fp32": lambda config: attend_bank(config, "f32"),
 }
@@ -318,7 +334,7 @@ def trace_graphs(config: Sam2Config, names: Iterable[str] = TRACES) -> dict[str,
     """Graphs by name; of two that are cut from one graph, both are included."""
     wanted = dict.fromkeys(names)
     pair = dict(zip(_OF_ONE, _prepared(config), strict=True)) if wanted.keys() & _OF_ONE else {}
-    every = TRACES | BANK_TRACES
+    every = TRACES | TRACKING_TRACES
     return {name: every[name](config) for name in wanted if name not in pair} | pair
 
 

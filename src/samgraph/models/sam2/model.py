@@ -1,11 +1,13 @@
 """SAM 2 ready to run: its graphs as typed methods."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from samgraph.engines import Buffer
+from samgraph.engines.devices import DeviceLike
 from samgraph.graph import Array, Graph
 from samgraph.models.compiled import CompiledModel
 from samgraph.models.family import (
@@ -16,17 +18,20 @@ from samgraph.models.family import (
     Features,
     MemoryLayout,
     Preprocessing,
+    TrackedObjects,
+    no_prompts,
 )
 from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.graphs import BANK_TRACES, TRACES, trace_graphs, unread
+from samgraph.models.sam2.graphs import TRACES, TRACKING_TRACES, trace_graphs, unread
 from samgraph.models.sam2.memory_bank import check_slots
 from samgraph.runtime import CompileOptions
 
-# In bf16 the masks of the prompt encoder and decoder change (0.88 to 0.92 IoU): always float32.
-ALWAYS_FP32 = frozenset(("decode", "mask_prompt", "prepare_image", "decode_prepared"))
+# In bf16 the masks of the prompt encoder and decoder change (0.88 to 0.92 IoU): never in it.
+EXACT = frozenset(("decode", "decode_tracked", "mask_prompt", "prepare_image", "decode_prepared"))
 FOR_ONE = {
     "image_encoder": ("B", "image"),
     "decode": ("N", "points"),
+    "decode_tracked": ("N", "embedding"),
     "memory_encoder": ("N", "mask"),
     "decode_prepared": ("N", "points"),
 }
@@ -43,7 +48,7 @@ class Sam2Model(CompiledModel):
         config: Sam2Config,
         weights: Mapping[str, Array],
         *,
-        device: str = "auto",
+        device: DeviceLike = "auto",
         options: CompileOptions | None = None,
         traced: Mapping[str, Graph] | None = None,
     ) -> None:
@@ -51,9 +56,9 @@ class Sam2Model(CompiledModel):
             config,
             weights,
             trace=trace_graphs,
-            names=(*TRACES, *BANK_TRACES),
+            names=(*TRACES, *TRACKING_TRACES),
             for_one=FOR_ONE,
-            exact=ALWAYS_FP32,
+            exact=EXACT,
             device=device,
             options=options,
             traced=traced,
@@ -61,7 +66,11 @@ class Sam2Model(CompiledModel):
         self.preprocessing = Preprocessing(config.image_size)
         tokens, channels = config.grid**2, config.memory_channels
         self.memory_layout = MemoryLayout(tokens, channels, config.channels)
-        self._no_masks: dict[int, Buffer] = {}  # by the number of prompts
+        side = config.mask_size
+        # The mask input of so many prompts without a mask.
+        self._no_mask = lru_cache(maxsize=64)(
+            lambda count: self.buffers.zeros((count, 1, side, side), "f32")
+        )
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -90,13 +99,9 @@ class Sam2Model(CompiledModel):
         count, mask, has_mask = len(prompts.points), prompts.mask, prompts.has_mask
         if has_mask is None:
             has_mask = np.full(count, mask is not None)
-        maps = dict(features.maps)
-        for name, buffer in features.maps.items():
-            if len(buffer) != count:  # one image for all prompts
-                maps[name] = self.buffers.repeat(buffer, count)
         found = self.run(
             "decode",
-            **maps,
+            **self._repeated(features, count),
             points=prompts.points,
             labels=prompts.labels,
             mask=self._no_mask(count) if mask is None else mask,
@@ -105,6 +110,17 @@ class Sam2Model(CompiledModel):
             multimask=prompts.multimask,
         )
         return DecodedObjects(**found)
+
+    def decode_tracked(self, features: Features, count: int) -> TrackedObjects:
+        """Objects without a prompt on conditioned features.
+
+        A GPU has a graph for just that; on the host it would gain little, and `decode` is compiled
+        already for the prompts.
+        """
+        if self.buffers.images is not None:
+            return TrackedObjects(**self.run("decode_tracked", **self._repeated(features, count)))
+        found = self.decode(features, no_prompts(count))
+        return TrackedObjects(found.best_mask, found.object_score, found.best_iou, found.pointer)
 
     def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
         """Masks [N, 1, S, S] of 0 and 1 -> logits to use as the result, and the mask prompt."""
@@ -154,9 +170,10 @@ class Sam2Model(CompiledModel):
         missing = {n: np.zeros(shape, np.float32) for n, shape in unread(self.config).items()}
         return missing | dict(self.weights)
 
-    def _no_mask(self, count: int) -> Buffer:
-        """Zeros as the mask input of prompts without a mask; cached."""
-        if count not in self._no_masks:
-            side = self.config.mask_size
-            self._no_masks[count] = self.buffers.zeros((count, 1, side, side), "f32")
-        return self._no_masks[count]
+    def _repeated(self, features: Features, count: int) -> dict[str, Buffer]:
+        """The maps of N images; of one image for all, repeated."""
+        maps = dict(features.maps)
+        for name, buffer in features.maps.items():
+            if len(buffer) != count:
+                maps[name] = self.buffers.repeat(buffer, count)
+        return maps

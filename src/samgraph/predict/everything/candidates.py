@@ -57,14 +57,12 @@ def candidates_of(
 ) -> list[Candidate]:
     """The masks that pass every filter: predictions [N, M], points [N, 2] in pixels of the crop."""
     found = []
-    for i, m in zip(*np.nonzero(_good(predictions.scores, options)), strict=True):
+    for i, m in zip(*np.nonzero(are_good(predictions.scores, options)), strict=True):
         mask = _upscale(predictions.logits[i, m], crop.size_hw, options)
-        if options.stability_score_thresh > 0.0:
-            least = np.float32(options.stability_score_thresh)
-            if not np.float32(mask.stability) >= least:
-                continue
+        if not is_stable(mask.stability, options):
+            continue
         box = _box(mask, crop)
-        if _was_cut(box, crop, size_hw):
+        if was_cut(box, crop, size_hw):
             continue
         x, y = points_xy[i] + np.array([crop.left, crop.top], np.float32)
         candidate = Candidate(
@@ -115,15 +113,31 @@ def cleaned(
 def _suppress(
     candidates: Sequence[Candidate], scores: Sequence[float], threshold: float
 ) -> list[Candidate]:
+    """Box NMS, and one mask per set of pixels among boxes without an area.
+
+    Differs from the original: there, masks one pixel wide or high are never duplicates, since
+    their boxes have no area, and a 1 x 1 image gives a thousand masks.
+    """
     if not candidates:
         return []
     boxes = np.array([candidate.box_xyxy for candidate in candidates], np.float32)
     categories = np.zeros(len(candidates), np.int64)
-    kept = batched_nms(boxes, np.array(scores, np.float32), categories, threshold)
-    return [candidates[i] for i in kept]
+    best: dict[object, Candidate] = {}
+    for i in batched_nms(boxes, np.array(scores, np.float32), categories, threshold):
+        left, top, right, bottom = candidates[i].box_xyxy
+        has_area = left < right and top < bottom
+        best.setdefault(i if has_area else candidates[i].rle["counts"], candidates[i])
+    return list(best.values())
 
 
-def _good(scores: Floats, options: EverythingOptions) -> NDArray[np.bool_]:
+def is_stable(stability: float, options: EverythingOptions) -> bool:
+    """Whether a mask passes by its stability score."""
+    least = np.float32(options.stability_score_thresh)
+    return bool(least <= 0.0 or np.float32(stability) >= least)
+
+
+def are_good(scores: Floats, options: EverythingOptions) -> NDArray[np.bool_]:
+    """Which masks pass by their predicted IoU."""
     if options.pred_iou_thresh > 0.0:
         return np.asarray(scores > np.float32(options.pred_iou_thresh))
     return np.ones(scores.shape, np.bool_)
@@ -164,7 +178,7 @@ def _tight_box(code: Rle) -> Box:
     return left, top, left + max(width - 1, 0), top + max(height - 1, 0)
 
 
-def _was_cut(box: Box, crop: Crop, size_hw: tuple[int, int]) -> bool:
+def was_cut(box: Box, crop: Crop, size_hw: tuple[int, int]) -> bool:
     """Whether the mask ends at an edge of the crop that is not an edge of the image."""
     ends = np.array(box, np.float32)
     near_crop = np.abs(ends - np.array(crop.box_xyxy, np.float32)) <= EDGE

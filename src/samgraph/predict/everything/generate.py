@@ -20,6 +20,7 @@ from samgraph.formats.segment import Segment
 from samgraph.media.image.reading import MAX_PIXELS, read_image
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.everything import candidates as filtering
+from samgraph.predict.everything import on_device
 from samgraph.predict.everything.candidates import Candidate
 from samgraph.predict.everything.grids import Crop, crops_of
 from samgraph.predict.everything.options import EverythingOptions, read_options
@@ -71,13 +72,6 @@ class Everything(Segmentation):
     def chosen(self) -> tuple[Segment, ...]:
         """All of them."""
         return self._segments
-
-    @property
-    def masks(self) -> NDArray[np.bool_]:
-        """All masks, bool [n, H, W], decoded on each access: n times the image's size in memory."""
-        if not self._segments:
-            return np.zeros((0, *self.size_hw), np.bool_)
-        return np.stack([segment.mask for segment in self._segments])
 
     @property
     def scores(self) -> Floats:
@@ -194,6 +188,9 @@ def _search_crop(
     progress: Progress,
 ) -> list[Candidate]:
     """The masks kept from the points of a crop, without duplicates."""
+    images = image.core.buffers.images
+    if images is not None and not options.use_m2m:
+        return on_device.search_crop(images, image, crop, size_hw, options, progress)
     height, width = crop.size_hw
     points = (options.grids[crop.layer] * np.array([width, height])).astype(np.float32)
     found: list[Candidate] = []

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from samgraph.errors import OptionError
+from samgraph.errors import OptionError, brief
 from samgraph.formats.sam import Mode
 from samgraph.predict.everything.grids import Grid, layer_grids
+from samgraph.predict.options import check_names
 
 _MODES = ("binary_mask", "uncompressed_rle", "coco_rle")
 _MOST_POINTS = 1 << 20
+_LARGEST = 1e30
 _NUMBERS = (
     "pred_iou_thresh",
     "stability_score_thresh",
@@ -83,11 +84,7 @@ def read_options(named: dict[str, Any]) -> EverythingOptions:
     Raises:
         OptionError: An option does not exist, or its value is out of range.
     """
-    known = [field.name for field in fields(EverythingOptions)]
-    for name in named:
-        if name not in known:
-            near = get_close_matches(name, known, n=3) or known
-            raise OptionError(f"there is no option `{name}`", expected=", ".join(near))
+    check_names(named, [field.name for field in fields(EverythingOptions)], "`everything`")
     if named.get("point_grids") is not None:
         named = {"points_per_side": None, **named}
     return EverythingOptions(**named)
@@ -97,8 +94,9 @@ def _problems(options: EverythingOptions) -> list[str]:
     found = [*_wrong_numbers(options)]
     if (options.points_per_side is None) == (options.point_grids is None):
         found.append("give either `points_per_side` or `point_grids`, and not both")
-    if options.output_mode not in _MODES:
-        found.append(f"there is no output mode `{options.output_mode}`: {', '.join(_MODES)}")
+    if not isinstance(options.output_mode, str) or options.output_mode not in _MODES:
+        asked = brief(options.output_mode, 80)
+        found.append(f"there is no output mode `{asked}`: {', '.join(_MODES)}")
     return found or _wrong_grids(options)
 
 
@@ -114,29 +112,35 @@ def _wrong_numbers(options: EverythingOptions) -> list[str]:
         value = getattr(options, name)
         ok = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
         if not ok and not (name == "points_per_side" and value is None):
-            found.append(f"`{name}` is a whole number from {least} up, not `{value}`")
+            found.append(f"`{name}` is a whole number from {least} up, not `{brief(value, 80)}`")
+    found += [
+        f"`{name}` is true or false, not `{brief(getattr(options, name), 80)}`"
+        for name in ("use_m2m", "multimask")
+        if not isinstance(getattr(options, name), bool | np.bool_)
+    ]
     for name in _NUMBERS:
         value = getattr(options, name)
-        if not _is_number(value) or not np.isfinite(value):
-            found.append(f"`{name}` is a number, not `{value}`")
+        if not _is_number(value):
+            found.append(f"`{name}` is a number, not `{brief(value, 80)}`")
     if not found and options.min_mask_region_area < 0:
         found.append(f"`min_mask_region_area` is not negative, got {options.min_mask_region_area}")
     if not found and not 0 <= options.crop_overlap_ratio < 1:
         found.append(f"`crop_overlap_ratio` is from 0 to 1, not {options.crop_overlap_ratio}")
     if not found and options.crop_n_layers > 4:
-        found.append(f"{4**options.crop_n_layers} crops are too many: at most 4 layers")
+        found.append("so many layers of crops are too many: at most 4")
     return found
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, int | float | np.integer | np.floating)
+    return is_real and not isinstance(value, bool) and bool(abs(value) <= _LARGEST)  # nor NaN
 
 
 def _wrong_grids(options: EverythingOptions) -> list[str]:
     side, layers = options.points_per_side, options.crop_n_layers
     if side is not None:
         if side**2 > _MOST_POINTS:
-            return [f"{side} points per side are too many"]
+            return [f"{brief(side, 40)} points per side are too many"]
         if side < options.crop_n_points_downscale_factor**layers:
             return ["the deepest layer of crops has no points left"]
         return []

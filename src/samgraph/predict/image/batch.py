@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
-from samgraph.errors import ImageError, OptionError, PromptError
+from samgraph.errors import ImageError, PromptError
 from samgraph.media.image.reading import MAX_PIXELS, read_image
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.image import decoding
@@ -18,6 +18,7 @@ from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import Result
 from samgraph.predict.output import Picture, name_of
 from samgraph.predict.prompts import PromptBatch, assemble, join, read_prompts
+from samgraph.untrusted.arguments import choice, whole
 
 OnError: TypeAlias = Literal["raise", "skip"]
 Prompts: TypeAlias = Sequence[Any] | None
@@ -123,13 +124,10 @@ def encode_images(
     Raises:
         ImageError: An image cannot be read, and `on_error` is "raise".
     """
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise OptionError("`batch` must be at least 1", got=batch)
-    if on_error not in get_args(OnError):
-        raise OptionError(
-            f"`on_error` cannot be `{on_error}`", expected=", ".join(get_args(OnError))
-        )
-    if isinstance(sources, str | bytes | os.PathLike | np.ndarray):
+    batch = whole("batch", batch, 1)
+    choice("on_error", on_error, get_args(OnError))
+    is_one = isinstance(sources, str | bytes | os.PathLike | np.ndarray)
+    if is_one or not isinstance(sources, Iterable):
         raise ImageError(
             "`model.images` takes a list",
             got=type(sources).__name__,

@@ -15,6 +15,7 @@ from samgraph.engines import Buffer
 from samgraph.models.family import Decoded, DecoderPrompts, Features, SegmentationModel
 from samgraph.predict.features import Embedding
 from samgraph.predict.prompts import PromptBatch
+from samgraph.untrusted.arguments import flag
 
 Floats = NDArray[np.float32]
 Prepared = Mapping[str, Buffer]
@@ -58,7 +59,7 @@ def decode_prepared(
     falls_back: bool = True,
 ) -> MaskPredictions:
     """The masks of points on one image."""
-    parts = []
+    multimask, parts = flag("multimask", multimask), []
     for batch in split(prompts):
         found = model.decode_points(prepared, batch.points, batch.labels)
         parts.append(choose(model, found, multimask=multimask, falls_back=falls_back))
@@ -74,6 +75,7 @@ def decode(
     falls_back: bool = True,
 ) -> MaskPredictions:
     """The masks of any prompts; `images` has one embedding per prompt, or one for all."""
+    multimask = flag("multimask", multimask)
     parts, start = [], 0
     for batch in split(prompts):
         some = images if len(images) == 1 else images[start : start + len(batch)]
@@ -108,10 +110,15 @@ def choose(
     masks, ious, stability = map(download, (found.masks, found.ious, found.stability))
     if multimask:
         return MaskPredictions(masks[:, 1:], ious[:, 1:], stability[:, 1:])
-    is_stable = (stability[:, 0] >= np.float32(STABILITY_WANTED)) | (not falls_back)
-    index = np.where(is_stable, 0, 1 + ious[:, 1:].argmax(1))
+    index = single_index(ious, stability, falls_back=falls_back)
     row = np.arange(len(index))
     return MaskPredictions(*(array[row, index][:, None] for array in (masks, ious, stability)))
+
+
+def single_index(ious: Floats, stability: Floats, *, falls_back: bool) -> NDArray[np.int64]:
+    """Which of four masks stands for a prompt, [N], given their scores [N, 4]."""
+    is_stable = (stability[:, 0] >= np.float32(STABILITY_WANTED)) | (not falls_back)
+    return np.where(is_stable, 0, 1 + ious[:, 1:].argmax(1))
 
 
 def concatenate(parts: Sequence[MaskPredictions]) -> MaskPredictions:

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from samgraph.errors import ImageError
+from samgraph.errors import ImageError, OptionError
 from samgraph.media.image.preprocess import resize_image
 from samgraph.media.image.reading import MAX_PIXELS, Rgb, check_size, read_image
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import Embedding, embeddings
 from samgraph.predict.image import decoding
 from samgraph.predict.image.result import Result
-from samgraph.predict.output import Picture, name_of
+from samgraph.predict.output import Picture, name_of, notebook_png
 from samgraph.predict.prompts import PromptBatch, assemble, read_prompts
 from samgraph.untrusted.text import shown
 
@@ -56,6 +56,11 @@ class EncodedImage:
     def pixels(self) -> Rgb:
         """The image itself, uint8 [H, W, 3]."""
         return self.picture.need_pixels()
+
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows: the image, at most 1024 pixels wide and high."""
+        pixels = self.picture.pixels
+        return None if pixels is None else notebook_png(pixels)
 
     @property
     def prepared(self) -> decoding.Prepared:
@@ -136,6 +141,8 @@ def encode_image(
     Raises:
         ImageError: The image cannot be read, or the embedding is of another image or model.
     """
+    if name is not None and not isinstance(name, str):
+        raise OptionError("the name of an image is text", got=f"a {type(name).__name__}")
     if isinstance(source, Embedding):
         check_size(f"`{shown(source.name)}`", *source.size_hw, max_pixels)
         picture = Picture(name or source.name, source.size_hw)
@@ -151,12 +158,22 @@ def encode_image(
 
 def encode_pixels(core: SegmentationModel, pictures: list[Picture]) -> list[Embedding]:
     """The embeddings of images, encoded as one batch."""
-    how = core.preprocessing
-    pixels = [
-        resize_image(picture.need_pixels(), how.size, mean=how.mean, std=how.std)
-        for picture in pictures
-    ]
-    features = core.encode(np.stack(pixels))
+    how, images = core.preprocessing, core.buffers.images
+    pixels: Any
+    if images is None:
+        pixels = np.stack(
+            [
+                resize_image(picture.need_pixels(), how.size, mean=how.mean, std=how.std)
+                for picture in pictures
+            ]
+        )
+    else:
+        made = [
+            images.image_pixels(picture.need_pixels(), how.size, how.mean, how.std)[None]
+            for picture in pictures
+        ]
+        pixels = core.buffers.concat(made)
+    features = core.encode(pixels)
     sizes, names = [picture.size_hw for picture in pictures], [picture.name for picture in pictures]
     return embeddings(core, features, sizes, names)
 

@@ -6,22 +6,20 @@ result.best.masks[0]                # bool [H, W]
 result.save("out.png"); result.save("out.png", "cutout"); result.save("out.json")
 """
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.errors import OptionError
 from samgraph.formats.segment import Segment
 from samgraph.media.image.preprocess import upscale_logits, upscale_masks
 from samgraph.media.mask import rle
 from samgraph.media.mask.geometry import drop_specks, fill_holes, mask_areas, masks_to_boxes, smooth
 from samgraph.predict.image.decoding import MaskPredictions
-from samgraph.predict.output import Picture, Segmentation
+from samgraph.predict.output import Labels, Picture, Segmentation
+from samgraph.untrusted.arguments import number, whole
 
 Floats: TypeAlias = NDArray[np.float32]
 Masks: TypeAlias = NDArray[np.bool_]
@@ -45,6 +43,10 @@ class CleanOptions:
     drop_specks: int = 0
     smooth: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("fill_holes", "drop_specks", "smooth"):
+            whole(name, getattr(self, name))
+
 
 class Result(Segmentation):
     """Masks with their scores: three per prompt, or one.
@@ -63,10 +65,12 @@ class Result(Segmentation):
         *,
         threshold: float = 0.0,
         masks: Masks | None = None,
+        names: tuple[str | None, ...] = (),
     ) -> None:
         self.picture, self.scores, self.stability = picture, scores, stability
         self.prompts, self.threshold = prompts, threshold
         self._raw, self._masks = raw_logits, masks
+        self._names = names or (None,) * len(scores)
         self._segments: tuple[Segment, ...] | None = None
 
     @classmethod
@@ -76,13 +80,31 @@ class Result(Segmentation):
         Raises:
             OptionError: The threshold is not a number.
         """
-        if not isinstance(threshold, Real) or not math.isfinite(threshold):
-            raise OptionError("`threshold` must be a finite number", got=repr(threshold))
+        threshold = number("threshold", threshold)
         count, each = predictions.scores.shape
         prompts = np.repeat(np.arange(count), each)
         logits = predictions.logits.reshape(-1, *predictions.logits.shape[2:])
         scores, stability = predictions.scores.reshape(-1), predictions.stability.reshape(-1)
-        return cls(picture, logits, scores, stability, prompts, threshold=float(threshold))
+        return cls(picture, logits, scores, stability, prompts, threshold=threshold)
+
+    @classmethod
+    def joined(cls, results: Sequence["Result"]) -> "Result":
+        """The masks of several results on one image, whose prompts are counted on."""
+        first, start = results[0], 0
+        prompts = []
+        for result in results:
+            _, own = np.unique(result.prompts, return_inverse=True)
+            prompts.append(own + start)
+            start += int(own.max(initial=-1)) + 1
+        return cls(
+            first.picture,
+            np.concatenate([result._raw for result in results]),
+            np.concatenate([result.scores for result in results]),
+            np.concatenate([result.stability for result in results]),
+            np.concatenate(prompts),
+            threshold=first.threshold,
+            names=tuple(name for result in results for name in result._names),
+        )
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -139,12 +161,31 @@ class Result(Segmentation):
     def segments(self) -> tuple[Segment, ...]:
         """The masks run-length encoded, each with its score."""
         if self._segments is None:
-            scored = zip(rle.encode_many(self.masks), self.scores, self.stability, strict=True)
+            codes = rle.encode_many(self.masks)
+            scored = zip(codes, self._names, self.scores, self.stability, strict=True)
             self._segments = tuple(
-                Segment(code, score=float(score), stability=float(stability))
-                for code, score, stability in scored
+                Segment(code, label=name, score=float(score), stability=float(stability))
+                for code, name, score, stability in scored
             )
         return self._segments
+
+    @property
+    def objects_of_segments(self) -> Sequence[int]:
+        """Which of the prompts each mask is of, counted from 0."""
+        _, objects = np.unique(self.prompts, return_inverse=True)
+        return [int(index) for index in objects]
+
+    def with_labels(self, labels: Labels) -> "Result":
+        """The same with a name for all objects, or one for each prompt, in written files.
+
+        Raises:
+            OptionError: There is not one label for each prompt.
+        """
+        image = self.segmented_image(labels)
+        return self._copy(
+            self._raw, self.scores, self.stability, self.prompts, self._masks,
+            tuple(segment.label for segment in image.segments),
+        )  # fmt: skip
 
     @property
     def chosen(self) -> tuple[Segment, ...]:
@@ -161,15 +202,18 @@ class Result(Segmentation):
 
     def fill_holes(self, max_area: int) -> "Result":
         """Masks with holes of up to `max_area` pixels filled."""
-        return self._changed(lambda mask: fill_holes(mask, max_area))
+        most = whole("max_area", max_area)
+        return self._changed(lambda mask: fill_holes(mask, most))
 
     def drop_specks(self, max_area: int) -> "Result":
         """Masks without islands of up to `max_area` pixels; the largest component stays."""
-        return self._changed(lambda mask: drop_specks(mask, max_area))
+        most = whole("max_area", max_area)
+        return self._changed(lambda mask: drop_specks(mask, most))
 
     def smooth(self, radius: int = 2) -> "Result":
         """Masks smoothed by a majority vote in squares of 2 * radius + 1 pixels."""
-        return self._changed(lambda mask: smooth(mask, radius))
+        pixels = whole("radius", radius)
+        return self._changed(lambda mask: smooth(mask, pixels))
 
     def clean(self, options: CleanOptions) -> "Result":
         """Holes filled, islands removed and edges smoothed, in this order."""
@@ -179,7 +223,7 @@ class Result(Segmentation):
 
     def _changed(self, change: Callable[[Masks], Masks]) -> "Result":
         masks = np.stack([change(mask) for mask in self.masks]) if len(self) else self.masks
-        return self._copy(self._raw, self.scores, self.stability, self.prompts, masks)
+        return self._copy(self._raw, self.scores, self.stability, self.prompts, masks, self._names)
 
     def _take(self, index: NDArray[np.int64]) -> "Result":
         masks = None if self._masks is None else self._masks[index]
@@ -189,6 +233,7 @@ class Result(Segmentation):
             self.stability[index],
             self.prompts[index],
             masks,
+            tuple(self._names[i] for i in index),
         )
 
     def _copy(
@@ -198,7 +243,15 @@ class Result(Segmentation):
         stability: Floats,
         prompts: NDArray[np.int64],
         masks: Masks | None,
+        names: tuple[str | None, ...],
     ) -> "Result":
         return Result(
-            self.picture, raw, scores, stability, prompts, threshold=self.threshold, masks=masks
+            self.picture,
+            raw,
+            scores,
+            stability,
+            prompts,
+            threshold=self.threshold,
+            masks=masks,
+            names=names,
         )

@@ -107,7 +107,7 @@ class MemoryPool:
 
     def read(self, recalled: Sequence["Recalled"]) -> BankRead:
         """What several objects read, whose memories have equal lengths."""
-        frames, slots, pointers, times = zip(*recalled, strict=True)
+        frames, slots, pointers, times, _ = zip(*recalled, strict=True)
         return BankRead(
             self.masks.buffer,
             self.masks.dtype,
@@ -126,11 +126,7 @@ class Recalled(NamedTuple):
     slots: tuple[int, ...]
     pointers: tuple[int, ...]  # Q pages of pointers
     times: tuple[float, ...]
-
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """F and Q; objects with the same can be run together."""
-        return len(self.frames), len(self.pointers)
+    lengths: tuple[int, int]  # F and Q; objects with the same can be run together
 
 
 @dataclass(slots=True)
@@ -158,7 +154,8 @@ class MemoryBank:
         for frame, distance, is_prompted in selection.pointers:
             rows.append(stores[is_prompted][frame].pointer.row)
             times.append(distance / selection.longest)
-        return Recalled(tuple(frames), tuple(slots), tuple(rows), tuple(times))
+        lengths = len(frames), len(rows)
+        return Recalled(tuple(frames), tuple(slots), tuple(rows), tuple(times), lengths)
 
     def remember_prompted(self, frame: int, memory: Memory) -> None:
         """A frame that was prompted; what tracking found there is forgotten."""

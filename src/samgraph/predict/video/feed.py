@@ -1,18 +1,18 @@
 """Frames on their way into the model: prepared ahead by a thread, and kept once encoded."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from samgraph.engines import Buffer
 from samgraph.errors import OptionError
 from samgraph.media.image.preprocess import resize_video_frame
 from samgraph.media.image.reading import Rgb
 from samgraph.media.video.frames import FrameSource
-from samgraph.media.video.prefetch import Prefetcher
-from samgraph.models.family import Features, Preprocessing, SegmentationModel
-from samgraph.predict.prompts import Floats
+from samgraph.media.video.prefetch import AHEAD, Prefetcher
+from samgraph.models.family import Features, SegmentationModel
 
 MEGABYTE: Final = 1 << 20
 MOST_FRAMES: Final = 256
@@ -22,19 +22,20 @@ GAP: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ReadyFrame:
-    """A frame as it was read, [H, W, 3], and as the model wants it, [3, S, S]."""
+    """A frame as it was read, [H, W, 3], and as the model wants it, [3, S, S], or encoded."""
 
     image: Rgb
-    pixels: Floats
+    pixels: Buffer
+    features: Features | None = None
 
 
 class FrameFeed:
     """Ready frames of a source, asked for in one direction."""
 
     def __init__(
-        self, source: FrameSource, how: Preprocessing, *, last: int | None, is_reverse: bool
+        self, source: FrameSource, model: SegmentationModel, *, last: int | None, is_reverse: bool
     ) -> None:
-        self._source, self._how = source, how
+        self._source, self._model = source, model
         self._last, self._is_reverse = last, is_reverse
         self._prefetcher: Prefetcher[ReadyFrame] | None = None
         self._held: tuple[int, ReadyFrame] | None = None
@@ -73,12 +74,16 @@ class FrameFeed:
     def _restart(self, index: int) -> None:
         self.close()
         back = -1 if self._is_reverse else 1
+        images, is_live = self._model.buffers.images, self._source.length is None
+        at_once = 1 if images is None or is_live else images.frames_at_once
         self._prefetcher = Prefetcher(
             self._source,
-            lambda frame: prepare(frame, self._how),
+            lambda frames: prepare_ahead(frames, self._model),
             start=index,
             stop=None if self._last is None else self._last + back,
             reverse=self._is_reverse,
+            ahead=AHEAD if at_once == 1 else 2 * at_once,
+            at_once=at_once,
         )
         self._next = index
 
@@ -91,19 +96,36 @@ class FrameFeed:
 
 @contextmanager
 def feeding(
-    source: FrameSource, how: Preprocessing, *, last: int | None, is_reverse: bool
+    source: FrameSource, model: SegmentationModel, *, last: int | None, is_reverse: bool
 ) -> Iterator[FrameFeed]:
     """A feed that stops reading ahead when the block is left."""
-    feed = FrameFeed(source, how, last=last, is_reverse=is_reverse)
+    feed = FrameFeed(source, model, last=last, is_reverse=is_reverse)
     try:
         yield feed
     finally:
         feed.close()
 
 
-def prepare(frame: Rgb, how: Preprocessing) -> ReadyFrame:
-    """A frame with its tensor."""
-    return ReadyFrame(frame, resize_video_frame(frame, how.size, mean=how.mean, std=how.std))
+def prepare(frame: Rgb, model: SegmentationModel) -> ReadyFrame:
+    """A frame with its tensor, made where the model computes if the engine can."""
+    how, images = model.preprocessing, model.buffers.images
+    if images is None:
+        return ReadyFrame(frame, resize_video_frame(frame, how.size, mean=how.mean, std=how.std))
+    return ReadyFrame(frame, images.frame_pixels(frame, how.size, how.mean, how.std))
+
+
+def prepare_ahead(frames: Sequence[Rgb], model: SegmentationModel) -> list[ReadyFrame]:
+    """Frames from a thread that works ahead; where that overlaps, they are encoded as well.
+
+    A CPU has no work to overlap: there frames wait for the thread that tracks.
+    """
+    images = model.buffers.images
+    if images is None:
+        return [prepare(frame, model) for frame in frames]
+    with images.beside():
+        ready = [prepare(frame, model) for frame in frames]
+        features = model.encode(model.buffers.concat([frame.pixels[None] for frame in ready]))
+        return [replace(frame, features=features.image(i)) for i, frame in enumerate(ready)]
 
 
 class EncodedFrames:
@@ -126,7 +148,7 @@ class EncodedFrames:
         kept = self.get(index)
         if kept is not None:
             return kept
-        return self.put(index, prepare(self._source.frame(index), self.model.preprocessing))
+        return self.put(index, prepare(self._source.frame(index), self.model))
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -140,7 +162,7 @@ class EncodedFrames:
 
     def put(self, index: int, ready: ReadyFrame) -> Features:
         """Encode a frame that is at hand and is not kept, and keep it."""
-        features = self.model.encode(ready.pixels[None])
+        features = ready.features or self.model.encode(ready.pixels[None])
         self._kept[index] = features
         self.nbytes += features.nbytes
         while len(self._kept) > 1 and (self.nbytes > self._limit or len(self._kept) > MOST_FRAMES):

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from samgraph.errors import OptionError
 from samgraph.media.video.source import OnDamage
 from samgraph.models.family import SegmentationModel
+from samgraph.predict.options import check_names
 from samgraph.predict.video.bank import STORED_AS, MemoryPrecision
 from samgraph.predict.video.policy import MemoryPolicy, ReferencePolicy
+from samgraph.untrusted.arguments import choice, flag, number, whole
 
 Options = TypeVar("Options", bound="TrackOptions")
 
@@ -61,15 +62,22 @@ class TrackOptions:
     objects_at_once: int | None = None
 
     def __post_init__(self) -> None:
-        if self.memory_precision not in STORED_AS:
-            known = ", ".join(STORED_AS)
-            raise OptionError(
-                f"memory cannot be stored as `{self.memory_precision}`", expected=known
-            )
-        if self.objects_at_once is not None and self.objects_at_once < 1:
-            raise OptionError("at least one object is run at once", got=self.objects_at_once)
-        if self.fill_holes < 0:
-            raise OptionError("a hole has no negative area", got=f"fill_holes={self.fill_holes}")
+        choice("memory_precision", self.memory_precision, STORED_AS)
+        if self.policy is not None and not isinstance(self.policy, MemoryPolicy):
+            got = f"a {type(self.policy).__name__}"
+            raise OptionError("`policy` is no memory policy", got=got, expected="a `MemoryPolicy`")
+        self._keep("fill_holes", whole("fill_holes", self.fill_holes))
+        self._keep("overlaps", flag("overlaps", self.overlaps))
+        for name in ("mask_threshold", "score_threshold"):
+            self._keep(name, number(name, getattr(self, name)))
+        for name in ("max_prompted", "length", "objects_at_once"):
+            if getattr(self, name) is not None:
+                self._keep(name, whole(name, getattr(self, name), 1))
+        self._keep("stride", whole("stride", self.stride, 1))
+
+    def _keep(self, name: str, value: object) -> None:
+        """Have a number of numpy as Python's own, which JSON can hold."""
+        object.__setattr__(self, name, value)
 
     @property
     def display(self) -> DisplayOptions:
@@ -80,9 +88,9 @@ class TrackOptions:
 
     def policy_for(self, model: SegmentationModel) -> MemoryPolicy:
         """The policy given, or that of the reference for a model."""
-        return self.policy or ReferencePolicy.of(
-            model.config, max_prompted=self.max_prompted, stride=self.stride
-        )
+        if self.policy is not None:
+            return self.policy
+        return ReferencePolicy.of(model.config, max_prompted=self.max_prompted, stride=self.stride)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +115,12 @@ class VideoOptions(TrackOptions):
 
     def __post_init__(self) -> None:
         TrackOptions.__post_init__(self)
+        choice("on_damage", self.on_damage, get_args(OnDamage))
         for name in ("cache_mb", "results_mb", "archive_mb"):
-            if getattr(self, name) < 0:
-                raise OptionError(
-                    "a store has no negative size", got=f"{name}={getattr(self, name)}"
-                )
+            self._keep(name, number(name, getattr(self, name), 0))
+        for name in ("cache_frames", "max_pixels"):
+            if getattr(self, name) is not None:
+                self._keep(name, whole(name, getattr(self, name), 1))
 
 
 def read_options(kind: type[Options], given: Mapping[str, Any], what: str) -> Options:
@@ -120,9 +129,5 @@ def read_options(kind: type[Options], given: Mapping[str, Any], what: str) -> Op
     Raises:
         OptionError: There is no such option, or its value makes no sense.
     """
-    known = [field.name for field in fields(kind)]
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, n=3) or known
-            raise OptionError(f"a {what} has no option `{name}`", expected=", ".join(near))
+    check_names(given, [field.name for field in fields(kind)], f"a {what}")
     return kind(**given)

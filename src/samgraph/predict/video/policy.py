@@ -8,7 +8,7 @@
 
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from samgraph.errors import OptionError
 from samgraph.models.family import ModelConfig
@@ -37,6 +37,7 @@ class Selection:
     longest: int
 
 
+@runtime_checkable
 class MemoryPolicy(Protocol):
     """Decides what a frame reads, and what will be read later."""
 
@@ -114,7 +115,7 @@ class ReferencePolicy:
             masks.append((frame, last_slot, True))
             if (now - frame) * back >= 0:
                 pointers.append((frame, (now - frame) * back, True))
-        start, most = self._window_start(position), self._most_pointers(position)
+        start, most = self._reach(position)
         for steps in range(last_slot, 0, -1):
             frame = start + (last_slot - steps) * self.stride * back if steps > 1 else now - back
             if frame in spare or (frame in tracked and frame not in prompted):
@@ -128,7 +129,7 @@ class ReferencePolicy:
     def kept(self, frames: Iterable[int], position: Position) -> tuple[set[int], set[int]]:
         """The last frame and those the stride will still reach; pointers within reach."""
         now, back = position.frame, -1 if position.is_reverse else 1
-        start, most = self._window_start(position), self._most_pointers(position)
+        start, most = self._reach(position)
         masks, pointers = set(), set()
         for frame in frames:
             distance = (now - frame) * back
@@ -156,18 +157,21 @@ class ReferencePolicy:
         )
         return chosen + others[: self.max_prompted - len(chosen)]
 
-    def _window_start(self, position: Position) -> int:
-        """The tracked frame that is the most steps back, in the direction of tracking.
+    def _reach(self, position: Position) -> tuple[int, int]:
+        """The tracked frame that is the most steps back, and the number of pointers plus one.
 
         The first step back is the frame before; the others are multiples of the stride.
         """
-        now, stride, steps = position.frame, self.stride, self.memory_frames - 1
+        now, stride, steps, length = (
+            position.frame,
+            self.stride,
+            self.memory_frames - 1,
+            position.length,
+        )
         if steps == 1:
-            return now + 1 if position.is_reverse else now - 1
-        if position.is_reverse:
-            return -(-(now + 2) // stride) * stride + (steps - 2) * stride
-        return (now - 2) // stride * stride - (steps - 2) * stride
-
-    def _most_pointers(self, position: Position) -> int:
-        known = position.length
-        return self.max_pointers if known is None else min(known, self.max_pointers)
+            start = now + 1 if position.is_reverse else now - 1
+        elif position.is_reverse:
+            start = -(-(now + 2) // stride) * stride + (steps - 2) * stride
+        else:
+            start = (now - 2) // stride * stride - (steps - 2) * stride
+        return start, self.max_pointers if length is None else min(length, self.max_pointers)

@@ -7,14 +7,15 @@ Shapes: N objects, H and W of the frame, L mask size.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.engines import Buffer, Buffers
-from samgraph.engines.buffers import HOST_BUFFERS
+from samgraph.engines.buffers import HOST_BUFFERS, DeviceImages
 from samgraph.errors import OptionError, PromptError
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.media.drawing import overlay
@@ -23,6 +24,8 @@ from samgraph.media.image.reading import Rgb
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.geometry import mask_areas, masks_to_boxes
 from samgraph.media.mask.rle import Rle
+from samgraph.media.video.source import FrameSource, numbered_name
+from samgraph.predict.output import Labels, MaskOutput, with_labels
 from samgraph.predict.prompts import Floats, Mask
 from samgraph.predict.video.options import DisplayOptions
 from samgraph.predict.video.prompts import ObjectId
@@ -64,7 +67,7 @@ class ObjectResult:
 
 
 @dataclass(frozen=True)
-class FrameResult:
+class FrameResult(MaskOutput):
     """All objects on one frame, in the order they were added.
 
     Attributes:
@@ -72,6 +75,8 @@ class FrameResult:
         time: Seconds from the first frame; None where frames carry no time.
         size_hw: Height and width of the frame.
         image: The frame itself, where it was asked for.
+        numbers: The number of each object in pictures and files.
+        source: Where the frame can be read again.
     """
 
     index: int
@@ -81,6 +86,12 @@ class FrameResult:
     display: DisplayOptions = field(default_factory=DisplayOptions)
     image: Rgb | None = field(default=None, repr=False)
     buffers: Buffers = field(default=HOST_BUFFERS, repr=False)
+    numbers: Mapping[ObjectId, int] = field(default_factory=dict, repr=False)
+    source: FrameSource | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the video, which stays in its process."""
+        return {**self.__dict__, "name": self.name, "source": None, "numbers": dict(self.numbers)}
 
     def __repr__(self) -> str:
         names = ", ".join(f"{obj.name!r}" for obj in self.object_results)
@@ -91,6 +102,13 @@ class FrameResult:
 
     def __iter__(self) -> Iterator[tuple[ObjectId, Mask]]:
         return iter(zip(self.objects, self.masks, strict=True))
+
+    @cached_property
+    def name(self) -> str:
+        """What the frame is called in written files: its own file name, or `00012.png`."""
+        if self.source is None:
+            return numbered_name(self.index)
+        return self.source.frame_name(self.index)
 
     @property
     def objects(self) -> tuple[ObjectId, ...]:
@@ -124,6 +142,8 @@ class FrameResult:
             masks = np.asarray(self.logits > self.display.mask_threshold)
             masks[~self.present] = False
             return masks
+        if self.buffers.images is not None and not self.display.fill_holes:
+            return self._downloaded_masks(self.buffers.images)
         masks = np.zeros((len(self), *self.size_hw), np.bool_)
         for mask, obj, is_there in zip(masks, self.object_results, self.present, strict=True):
             if obj.rle is not None:
@@ -187,31 +207,74 @@ class FrameResult:
         mask: Mask = self.masks[self.objects.index(object)]
         return mask
 
-    def segments(self, numbers: Mapping[ObjectId, int] | None = None) -> SegmentedImage:
-        """The frame for the writers of `samgraph.formats`; ids that are text become labels."""
-        found = []
+    def number(self, object: ObjectId) -> int:
+        """The number of an object in pictures, which decides its colour."""
+        known = self.numbers.get(object)
+        if known is not None:
+            return known
+        return object if isinstance(object, int) else self.objects.index(object) + 1
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The masks run-length encoded, with their scores; ids that are text are labels."""
         coded = zip(self.object_results, self.rles, self.scores, strict=True)
-        for place, (obj, rle, score) in enumerate(coded, start=1):
-            number = obj.name if isinstance(obj.name, int) else place
-            found.append(
-                Segment(
-                    rle,
-                    label=obj.name if isinstance(obj.name, str) else None,
-                    score=float(score),
-                    object_id=numbers[obj.name] if numbers else number,
-                )
+        return tuple(
+            Segment(
+                rle,
+                label=obj.name if isinstance(obj.name, str) else None,
+                score=float(score),
+                object_id=self.number(obj.name),
             )
-        return SegmentedImage(f"{self.index:05d}.png", self.size_hw, tuple(found))
+            for obj, rle, score in coded
+        )
+
+    def segmented_image(self, label: Labels = None, *, all: bool = True) -> SegmentedImage:
+        """The frame with its objects, as `samgraph.formats` takes it.
+
+        Without `all`, only the objects that are visible.
+        """
+        image = SegmentedImage(self.name, self.size_hw, self.segments, self.image)
+        if isinstance(label, str):
+            image = image.labelled(label)
+        elif label is not None:
+            image = with_labels(image, label, range(len(self)))
+        visible = tuple(segment for segment in image.segments if all or segment.area)
+        return replace(image, segments=visible)
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether the frame itself is known."""
+        return self.image is not None or self.source is not None
 
     def drawn(self, image: Rgb | None = None) -> Rgb:
         """The frame with its masks over it; `image` where the result does not hold it."""
-        under = self.image if image is None else image
+        under = self.read_pixels() if image is None else image
         if under is None:
             raise OptionError(
                 f"frame {self.index} was not kept with its result", hint="track(images=True)"
             )
-        numbers = [name if isinstance(name, int) else i for i, name in enumerate(self.objects, 1)]
-        return overlay(under, self.masks, object_ids=numbers)
+        return overlay(under, self.masks, object_ids=[self.number(name) for name in self.objects])
+
+    def read_pixels(self) -> Rgb | None:
+        """The frame itself, read again if it was not kept; None where that cannot be."""
+        if self.image is not None or self.source is None:
+            return self.image
+        return self.source.frame(self.index)
+
+    def _downloaded_masks(self, images: DeviceImages) -> Mask:
+        """The masks enlarged where their logits are, and downloaded as bits."""
+        masks = np.zeros((len(self), *self.size_hw), np.bool_)
+        logits, rows = [], []
+        for row, (obj, is_there) in enumerate(zip(self.object_results, self.present, strict=True)):
+            if obj.rle is not None:
+                masks[row] = run_lengths.decode(obj.rle)
+            elif obj.logits is not None and is_there:
+                logits.append(obj.logits[None])
+                rows.append(row)
+        if logits:
+            joined = self.buffers.concat(logits)
+            masks[rows] = images.masks(joined, self.size_hw, self.display.mask_threshold)
+        return masks
 
     def _numbers(self, values: Sequence[Buffer]) -> Floats:
         if not values:

@@ -5,7 +5,9 @@ of them, and objects with equally long memories are run together.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import count
+from typing import cast
 
 import numpy as np
 
@@ -40,6 +42,11 @@ class TrackingSession(ABC):
         turns_back: Whether tracking may go backward.
     """
 
+    position: int
+    """The frame after the last one tracked or given."""
+    numbers: dict[ObjectId, int]
+    """The number of each object in pictures and files; kept when an object goes."""
+
     def __init__(
         self,
         model: SegmentationModel,
@@ -54,7 +61,7 @@ class TrackingSession(ABC):
         self.at_once = options.objects_at_once or model.session.objects_at_once
         self.pool = MemoryPool(model.buffers, model.memory_layout, options.memory_precision)
         self.states: dict[ObjectId, TrackedObject] = {}
-        self.position = 0
+        self.numbers, self.position = {}, 0
         self._archive_bytes, self._turns_back = archive_bytes, turns_back
 
     @property
@@ -68,7 +75,7 @@ class TrackingSession(ABC):
 
     def state(self, name: ObjectId) -> TrackedObject:
         """All that is known of an object."""
-        if name not in self.states:
+        if not isinstance(name, Hashable) or name not in self.states:
             raise PromptError(
                 f"there is no object `{name}`",
                 expected=", ".join(map(str, self.states)) or "no object was added",
@@ -76,7 +83,15 @@ class TrackingSession(ABC):
         return self.states[name]
 
     def new_object(self, name: ObjectId) -> TrackedObject:
-        """An object that is not among the others yet."""
+        """An object that is not among the others yet.
+
+        Its number in pictures is its id, or for a text the first that no object has had.
+        """
+        if name not in self.numbers:
+            taken = set(self.numbers.values())
+            is_free = isinstance(name, int) and name not in taken
+            free = (number for number in count(1) if number not in taken)
+            self.numbers[name] = cast("int", name) if is_free else next(free)
         return TrackedObject(name, self.policy, self.length, self._turns_back)
 
     def settle(self) -> None:

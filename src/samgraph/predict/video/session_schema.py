@@ -40,15 +40,16 @@ VERSION = 2
 FRAME, PLACEHOLDER = "stream.frame", "empty"
 MOST_FRAMES = 2**31
 MOST_OBJECTS = 4096
-MOST_LISTED = 20_000  # frames of an object that have memories or prompts
+MOST_LISTED = 20_000  # frames of an object that have memories or prompts; names that were used
 FAR = 1e6  # pixels, logits
 
 _INDEX = whole(-MOST_FRAMES, MOST_FRAMES)
 _INDICES = list_of(_INDEX, MOST_LISTED)
 _LOGIT = number(-FAR, FAR)
+_NAME = either(whole(-(2**63), 2**63), text(256))
 _OBJECT = record(
     {
-        "name": either(whole(-(2**63), 2**63), text(256)),
+        "name": _NAME,
         "prompted": _INDICES,
         "tracked": _INDICES,
         "answers": mapping_of(
@@ -88,6 +89,7 @@ _SHARED: dict[str, Schema] = {
         )
     ),
     "objects": list_of(_OBJECT, MOST_OBJECTS),
+    "numbers": list_of(record({"name": _NAME, "number": whole(-(2**63), 2**63)}), MOST_LISTED),
 }
 _VIDEO = record(
     {
@@ -116,6 +118,7 @@ class SessionRecord:
     display: Mapping[str, Any]
     policy: Mapping[str, Any] | None
     objects: tuple[Mapping[str, Any], ...]
+    numbers: tuple[Mapping[str, Any], ...]
     source: str | None = None
     size_hw: tuple[int, int] = (0, 0)
     frames: int | None = None
@@ -160,6 +163,9 @@ def check_session(
     names = [obj["name"] for obj in found.objects]
     if len(set(names)) < len(names) or "" in names:
         raise _damaged(name, "two objects have one name, or one has none")
+    for key in ("name", "number"):
+        if len({entry[key] for entry in found.numbers}) < len(found.numbers):
+            raise _damaged(name, f"two objects in `numbers` have one {key}")
     for obj in found.objects:
         _check_frames(obj, found, name)
     rules = {f"object.{place}": obj for place, obj in enumerate(found.objects)}

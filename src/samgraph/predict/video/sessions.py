@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph import checkpoint
+from samgraph.checkpoint.source_file import path_text
 from samgraph.errors import CheckpointError, OptionError
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import fingerprint
@@ -29,6 +30,7 @@ from samgraph.predict.video.session import TrackingSession
 from samgraph.predict.video.session_objects import Tensors, read_object, write_object
 from samgraph.predict.video.session_schema import (
     FRAME,
+    MOST_LISTED,
     PLACEHOLDER,
     VERSION,
     SessionRecord,
@@ -37,6 +39,7 @@ from samgraph.predict.video.session_schema import (
 )
 from samgraph.predict.video.stream import Stream, open_stream
 from samgraph.predict.video.video import Video, open_video
+from samgraph.untrusted.files import real_path
 
 KEY = "samgraph.session"
 
@@ -77,7 +80,7 @@ def resume(core: SegmentationModel, path: str | os.PathLike[str], **options: Any
         VideoError: The source is missing.
         OptionError: There is no such option.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     record, tensors = _read(core, name)
     _check_names(record.kind, options)
     given = {**_options(record, options), **options}
@@ -98,7 +101,7 @@ def restore_video(video: Video, path: str | os.PathLike[str]) -> None:
     Raises:
         CheckpointError: As `resume`; the video stays as it was.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     record, tensors = _read(video.model, name)
     _restore_video(video, record, tensors, name)
 
@@ -125,8 +128,8 @@ def _own_source(record: SessionRecord, name: str) -> str:
     """
     if record.source is None:
         raise OptionError(f"the video of `{name}` was not a file", hint="pass `source=`")
-    folder = Path(name).resolve().parent
-    if "\0" in record.source or not Path(record.source).resolve().is_relative_to(folder):
+    folder = Path(real_path(name)).parent
+    if not Path(real_path(record.source)).is_relative_to(folder):
         raise OptionError(
             f"the video of `{name}` is not in its folder",
             got=f"`{record.source}`",
@@ -162,6 +165,10 @@ def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
         "objects_at_once": session.options.objects_at_once,
         "display": asdict(session.display),
         "policy": asdict(policy) if isinstance(policy, ReferencePolicy) else None,
+        "numbers": [
+            {"name": name, "number": number}
+            for name, number in list(session.numbers.items())[-MOST_LISTED:]
+        ],
     }
 
 
@@ -181,6 +188,7 @@ def _write(
 
 
 def _restore(session: TrackingSession, record: SessionRecord, tensors: Tensors) -> None:
+    session.numbers.update({entry["name"]: entry["number"] for entry in record.numbers})
     found = [
         read_object(session, described, f"object.{place}", tensors)
         for place, described in enumerate(record.objects)

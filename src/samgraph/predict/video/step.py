@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 
 from samgraph.engines import Buffer
 from samgraph.media.mask.components import fill_holes
-from samgraph.models.family import BankRead, DecodedObjects, DecoderPrompts, Features
+from samgraph.models.family import (
+    BankRead,
+    DecodedObjects,
+    DecoderPrompts,
+    Features,
+    TrackedObjects,
+    no_prompts,
+)
 from samgraph.models.family import SegmentationModel as Model
 from samgraph.predict.prompts import Floats
 from samgraph.predict.video.bank import Memory, MemoryPool, Recalled
@@ -31,7 +38,6 @@ CLAMP = 32.0
 # What a hole is filled with: just inside the mask.
 FILLED_LOGIT = 0.1
 MASK_SCORE = 10.0
-NO_POINT = -1
 _LENGTHS = attrgetter("lengths")
 
 
@@ -84,9 +90,9 @@ def step(
 
 def track_objects(
     model: Model, features: Features, read: BankRead
-) -> tuple[DecodedObjects, Buffer]:
+) -> tuple[TrackedObjects, Buffer]:
     """Objects whose memories have equal lengths: what was found, and mask memories [N, T, C]."""
-    decoded = model.decode(attend(model, features, read), _unprompted(len(read.frames)))
+    decoded = model.decode_tracked(attend(model, features, read), len(read.frames))
     masks = model.encode_memory(
         features, decoded.best_mask, decoded.object_score, is_prompted=False
     )
@@ -142,7 +148,7 @@ def click(
 def paint(model: Model, features: Features, mask: NDArray[np.bool_]) -> Outcome:
     """One object from a mask [S, S], which is the answer; only its pointer is computed."""
     logits, prompt = model.mask_prompt(mask[None, None].astype(np.float32))
-    prompts = replace(_unprompted(1), multimask=np.array([False]), mask=prompt)
+    prompts = replace(no_prompts(1), multimask=np.array([False]), mask=prompt)
     raw = replace(features, is_conditioned=True)  # the original adds no `no_mem_embed` here
     found = outcomes_of(model.decode(raw, prompts))[0]
     is_there, upload = bool(mask.any()), model.buffers.upload
@@ -179,7 +185,7 @@ def without_holes(logits: Floats, largest: int) -> Floats:
     return filled
 
 
-def outcomes_of(decoded: DecodedObjects) -> list[Outcome]:
+def outcomes_of(decoded: DecodedObjects | TrackedObjects) -> list[Outcome]:
     """What was found, object by object; views."""
     columns: Any = (
         decoded.best_mask[:, 0],
@@ -188,15 +194,6 @@ def outcomes_of(decoded: DecodedObjects) -> list[Outcome]:
         decoded.pointer,
     )
     return list(map(Outcome, *columns))
-
-
-def _unprompted(count: int) -> DecoderPrompts:
-    """What the decoder is given for objects that are tracked: no point at all."""
-    return DecoderPrompts(
-        np.zeros((count, 1, 2), np.float32),
-        np.full((count, 1), NO_POINT, np.int64),
-        np.ones(count, np.bool_),
-    )
 
 
 def alike(lengths: Sequence[tuple[int, int]], most: int) -> Iterator[list[int]]:

@@ -10,7 +10,10 @@ Results are those of `model.video` on the same frames, with one difference: a vi
 pointers in units of its length where it has fewer than 16 frames. A stream that is told its
 `length` does the same, to the last bit.
 
-A stream keeps: the current frame, encoded; for each object its prompted frames, unless
+A frame is resized and encoded when an object is tracked or prompted on it: without objects a step
+costs its decoding.
+
+A stream keeps: the current frame, encoded if need be; for each object its prompted frames, unless
 `max_prompted` limits them, and the seven masks and fifteen pointers that are still read.
 """
 
@@ -19,13 +22,14 @@ import time as clock
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from samgraph.errors import ImageError, PromptError, VideoError
 from samgraph.media.image.opening import ImageSource
 from samgraph.media.image.reading import Rgb, read_image
 from samgraph.models.family import Features, SegmentationModel
-from samgraph.predict.video.feed import ReadyFrame, prepare
+from samgraph.predict.video.feed import prepare
 from samgraph.predict.video.latency import Latency, Stopwatch
 from samgraph.predict.video.options import TrackOptions, read_options
 from samgraph.predict.video.prompts import ObjectId, checked_object, video_prompt
@@ -38,7 +42,7 @@ class Stream(TrackingSession):
 
     def __init__(self, model: SegmentationModel, options: TrackOptions) -> None:
         super().__init__(model, options, options.length, turns_back=False)
-        self._ready: ReadyFrame | None = None
+        self._image: Rgb | None = None
         self._encoded: Features | None = None
         self._time: float | None = None
         self._watch = Stopwatch()
@@ -73,9 +77,10 @@ class Stream(TrackingSession):
                 got=error.got,
                 expected=error.expected,
             ) from error
+        if isinstance(frame, np.ndarray):  # which its owner may use again for the next frame
+            image = image.copy()
         self.settle()
-        self._ready = prepare(image, self.model.preprocessing)
-        self._encoded, self._time = None, time
+        self._image, self._encoded, self._time = image, None, time
         index, self.position = self.position, self.position + 1
         moving = list(self.states.values())
         results: dict[ObjectId, ObjectResult] = {}
@@ -104,7 +109,7 @@ class Stream(TrackingSession):
         `Video.add`; returns what all objects prompted on this frame look like.
         """
         name = checked_object(object)
-        size_hw = self._current.image.shape[:2]
+        size_hw = self._current.shape[:2]
         given = video_prompt(
             (size_hw[0], size_hw[1]), points=points, labels=labels, box=box, mask=mask
         )
@@ -120,7 +125,7 @@ class Stream(TrackingSession):
         """Forget all objects and frames."""
         self.states.clear()
         self.position = 0
-        self._ready = self._encoded = None
+        self._image = self._encoded = None
 
     def run(self, source: "Iterable[ImageSource] | int") -> Iterator[FrameResult]:
         """Step through all frames of an iterator, or of a camera given by its number.
@@ -143,35 +148,34 @@ class Stream(TrackingSession):
     @property
     def current_image(self) -> Rgb | None:
         """The frame of the last step."""
-        return None if self._ready is None else self._ready.image
+        return self._image
 
     def restore(self, position: int, image: Rgb | None) -> None:
         """Be where a saved stream was; what it knew of objects is restored apart."""
-        self.position = position
-        if image is not None:
-            self._ready = prepare(image, self.model.preprocessing)
+        self.position, self._image = position, image
 
     @property
-    def _current(self) -> ReadyFrame:
-        if self._ready is None:
+    def _current(self) -> Rgb:
+        if self._image is None:
             raise PromptError(
                 "there is no frame to point at", hint="give the first one to `step` before"
             )
-        return self._ready
+        return self._image
 
     def _features(self, index: int) -> Features:
         """The current frame, encoded when it is first needed."""
         if index != self.position - 1:
             raise PromptError(f"frame {index} of the stream has passed")
         if self._encoded is None:
-            self._encoded = self.model.encode(self._current.pixels[None])
+            ready = prepare(self._current, self.model)
+            self._encoded = self.model.encode(ready.pixels[None])
         return self._encoded
 
     def _known_features(self, frame: int) -> Features | None:
         return None
 
     def _result(self, results: dict[ObjectId, ObjectResult]) -> FrameResult:
-        image: Rgb = self._current.image
+        image = self._current
         return FrameResult(
             self.position - 1,
             self._time,
@@ -180,6 +184,7 @@ class Stream(TrackingSession):
             self.display,
             image,
             self.model.buffers,
+            numbers=self.numbers,
         )
 
 

@@ -15,14 +15,17 @@ at 1024 pixels); encoded frames, results and older memories up to the sizes set;
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import count
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
 from samgraph.errors import OptionError, PromptError
+from samgraph.formats.pictures import OPACITY
+from samgraph.formats.table import WriteOptions
 from samgraph.media.image.reading import Rgb
 from samgraph.media.video.frames import FrameSource, open_frames
 from samgraph.media.video.source import Damage
@@ -33,10 +36,15 @@ from samgraph.predict.video.options import VideoOptions, read_options
 from samgraph.predict.video.prompts import ObjectId, checked_frame, checked_object, video_prompt
 from samgraph.predict.video.result import FrameResult, ObjectResult
 from samgraph.predict.video.session import TrackingSession
+from samgraph.progress import ShowProgress, counted
+from samgraph.untrusted.arguments import flag
 
 
 class Video(TrackingSession):
     """A video with objects to be tracked, on frames of `size_hw`. Made by `model.video`."""
+
+    position: int
+    """The frame after the last one tracked."""
 
     def __init__(
         self, source: FrameSource, model: SegmentationModel, options: VideoOptions
@@ -100,7 +108,7 @@ class Video(TrackingSession):
         """
         name, frame = checked_object(object), self._checked_frame(frame)
         given = video_prompt(self.size_hw, points=points, labels=labels, box=box, mask=mask)
-        self._prompt(name, frame, given, self.size_hw, replace=replace)
+        self._prompt(name, frame, given, self.size_hw, replace=flag("replace", replace))
         return self._result(frame, self._prompted_on(frame))
 
     def clear(self, *, frame: int | None = None, object: ObjectId | None = None) -> None:
@@ -130,6 +138,7 @@ class Video(TrackingSession):
         both: bool = False,
         logits: bool = False,
         images: bool = False,
+        progress: ShowProgress = False,
     ) -> Iterator[FrameResult]:
         """Follow all objects, a frame at a time, until the end or until there is no object left.
 
@@ -142,6 +151,8 @@ class Video(TrackingSession):
             both: Go forward from `start` to `end`, then back from `start` to frame 0.
             logits: Have logits in every result, also where an earlier one could be shown.
             images: Have the frame itself in every result.
+            progress: True to print frames, rate and time left; or a function of the frames done
+                and of all frames (0 where that is not known).
 
         Raises:
             PromptError: There is no object, or no such frame.
@@ -151,6 +162,8 @@ class Video(TrackingSession):
             raise PromptError(
                 "there is nothing to track", hint="video.add(frame=0, object=1, points=[(x, y)])"
             )
+        reverse, both = flag("reverse", reverse), flag("both", both)
+        logits, images = flag("logits", logits), flag("images", images)
         if both and reverse:
             raise OptionError("`both` has both directions", got="reverse=True as well")
         last = None if end is None else self._checked_frame(end)
@@ -162,9 +175,73 @@ class Video(TrackingSession):
         runs = [(begin, last, reverse)]
         if both and begin > 0:
             runs.append((begin - 1, 0, True))
+        results = (result for run in runs for result in self._run(*run, logits, images))
         if len(runs) == 1:
-            return self._run(*runs[0], logits, images)
-        return (result for run in runs for result in self._run(*run, logits, images))
+            results = self._run(*runs[0], logits, images)
+        if progress is False:
+            return results
+        return counted(results, self._count(runs), "frames", progress)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        reverse: bool = False,
+        both: bool = False,
+        progress: ShowProgress = False,
+        label: str | None = None,
+        tolerance: float = 0.0,
+        opacity: float = OPACITY,
+    ) -> list[Path]:
+        """Track and write: a video with the masks drawn in, or masks and annotations.
+
+        A path that ends in `.mp4`, `.mov` or `.mkv` is a video; `.json` is COCO, `.xml` is CVAT.
+        Any other format by its name (`samgraph formats` lists them), into a folder. Frames of a
+        folder of images keep their names.
+
+        Args:
+            path: A file or a folder, which is made.
+            format: What to write, where the suffix does not imply it.
+            start: As of `track`, and so are `end`, `reverse`, `both` and `progress`.
+            end: The last frame, included.
+            reverse: Track towards frame 0; files are in the order of frames all the same.
+            both: Track forward from `start`, then back from it.
+            progress: True to print it.
+            label: What the objects are called in annotations, instead of their own names.
+            tolerance: How far, in pixels, polygons may be from the mask's edge.
+            opacity: Of the tint in a video, 0 to 1.
+
+        Returns:
+            The files written.
+
+        Raises:
+            OutputError: The files cannot be written, or the path does not fit the format.
+        """
+        from samgraph.predict.video.export import export_video
+
+        options = WriteOptions(label=label, tolerance=tolerance, opacity=opacity)
+        results = self.track(start=start, end=end, reverse=reverse, both=both, progress=progress)
+        is_ordered = not (reverse or both)
+        return export_video(self, path, format, results, options, is_ordered=is_ordered)
+
+    def known(self, frame: int) -> FrameResult:
+        """What is known of a frame without tracking: kept results and prompts, where there are."""
+        frame = self._checked_frame(frame)
+        results: dict[ObjectId, ObjectResult] = {}
+        for way in (True, False):
+            found, _ = self._known_on(frame, way, False)
+            results |= found
+        ordered = {name: results[name] for name in self.states if name in results}
+        return self._result(frame, ordered)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: a player of the video with the masks known so far."""
+        from samgraph.predict.video.player import player_html
+
+        return player_html(self)
 
     def first_frame(self, reverse: bool = False) -> int:
         """Where `track` starts: at the first prompted frame, or the last where the way is back."""
@@ -186,14 +263,13 @@ class Video(TrackingSession):
 
     def _run(
         self, begin: int, end: int | None, is_reverse: bool, logits: bool, images: bool
-    ) -> Iterator[FrameResult]:
+    ) -> Generator[FrameResult, None, None]:
         """One direction, frame by frame."""
         self.position, self.is_going_back = begin, is_reverse
         last = self._last(end, is_reverse)
         back = -1 if is_reverse else 1
         frames: Iterable[int] = count(begin) if last is None else range(begin, last + back, back)
-        how = self.model.preprocessing
-        with feeding(self.source, how, last=last, is_reverse=is_reverse) as feed:
+        with feeding(self.source, self.model, last=last, is_reverse=is_reverse) as feed:
             for frame in frames:
                 if not self.states:
                     return
@@ -268,7 +344,19 @@ class Video(TrackingSession):
             self.display,
             image,
             self.model.buffers,
+            self.numbers,
+            self.source,
         )
+
+    def _count(self, runs: Sequence[tuple[int, int | None, bool]]) -> int:
+        """How many frames runs have; 0 where that is not known."""
+        total = 0
+        for begin, end, is_reverse in runs:
+            last = self._last(end, is_reverse)
+            if last is None:
+                return 0
+            total += abs(last - begin) + 1
+        return total
 
     def _last(self, end: int | None, is_reverse: bool) -> int | None:
         """The last frame of a run, as far as that is known."""

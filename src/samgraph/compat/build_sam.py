@@ -1,0 +1,110 @@
+"""The reference's builders: models by the name of a config file and the path of a checkpoint.
+
+`samgraph-nano`, the built-in model, may stand for the config, the checkpoint or the repository.
+Other arguments go to `samgraph.load`: threads, precision, engine, image_size.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from samgraph import checkpoint
+from samgraph.checkpoint.builtin import NANO, is_built_in
+from samgraph.compat.modeling.sam2_base import SAM2Base
+from samgraph.compat.sam2_video_predictor import SAM2VideoPredictor, SAM2VideoPredictorVOS
+from samgraph.compat.video_settings import VideoSettings, video_settings
+from samgraph.engines.devices import DeviceLike
+from samgraph.errors import CheckpointError, OptionError
+from samgraph.models.family import SegmentationModel
+from samgraph.models.loading import Source, load_model
+from samgraph.models.sam2.config import CONFIGS, Sam2Config
+
+_FILE = re.compile(r"(?P<name>sam2(\.1)?_hiera_(t|s|b\+|l))\.ya?ml")
+
+
+def build_sam2(
+    config_file: str | Sam2Config,
+    ckpt_path: Source | None = None,
+    device: DeviceLike = "auto",
+    mode: str = "eval",
+    hydra_overrides_extra: Sequence[str] = (),
+    apply_postprocessing: bool = True,
+    **kwargs: Any,
+) -> SAM2Base:
+    """A model from a checkpoint; `config_file` is the reference's name for its config.
+
+    With `apply_postprocessing`, an unstable single mask is replaced by the best of the multimask
+    output. `mode` has no effect.
+    """
+    settings = video_settings(hydra_overrides_extra, apply_postprocessing=apply_postprocessing)
+    core = _loaded(config_file, ckpt_path, device, kwargs)
+    return SAM2Base(core, falls_back=settings.dynamic_multimask_via_stability)
+
+
+def build_sam2_video_predictor(
+    config_file: str | Sam2Config,
+    ckpt_path: Source | None = None,
+    device: DeviceLike = "auto",
+    mode: str = "eval",
+    hydra_overrides_extra: Sequence[str] = (),
+    apply_postprocessing: bool = True,
+    vos_optimized: bool = False,
+    **kwargs: Any,
+) -> SAM2VideoPredictor:
+    """A predictor from a checkpoint; `config_file` must match it.
+
+    `mode` has no effect, and `vos_optimized` only on the class: graphs are always compiled.
+    """
+    settings: VideoSettings = video_settings(
+        hydra_overrides_extra, apply_postprocessing=apply_postprocessing
+    )
+    kind = SAM2VideoPredictorVOS if vos_optimized else SAM2VideoPredictor
+    return kind(_loaded(config_file, ckpt_path, device, kwargs), settings)
+
+
+def build_sam2_hf(model_id: str, **kwargs: Any) -> SAM2Base:
+    """A model by the name of its repository; the weights are downloaded once and checked."""
+    return build_sam2(model_id, model_id, **kwargs)
+
+
+def build_sam2_video_predictor_hf(model_id: str, **kwargs: Any) -> SAM2VideoPredictor:
+    """A predictor by the name of its repository; the weights are downloaded once and checked."""
+    return build_sam2_video_predictor(model_id, model_id, **kwargs)
+
+
+def config_named(config_file: str | Sam2Config) -> Sam2Config:
+    """The config of one of the reference's files, such as `configs/sam2.1/sam2.1_hiera_t.yaml`.
+
+    The name of a model, or a config, is accepted as well.
+    """
+    if isinstance(config_file, Sam2Config):
+        return config_file
+    found = _FILE.fullmatch(PurePosixPath(str(config_file).replace("\\", "/")).name)
+    try:
+        return CONFIGS[checkpoint.normalise(found["name"] if found else str(config_file))]
+    except CheckpointError as error:
+        raise OptionError(
+            f"there is no config `{config_file}`",
+            expected="a file such as `configs/sam2.1/sam2.1_hiera_t.yaml`, or "
+            + ", ".join([NANO.name, *CONFIGS]),
+        ) from error
+
+
+def _loaded(
+    config_file: str | Sam2Config,
+    ckpt_path: Source | None,
+    device: DeviceLike,
+    options: dict[str, Any],
+) -> SegmentationModel:
+    """The model of a checkpoint; the built-in model has a config of its own."""
+    if ckpt_path is None and is_built_in(config_file):
+        ckpt_path = NANO.name
+    if ckpt_path is None:
+        raise CheckpointError(
+            "a model needs weights",
+            got="ckpt_path=None",
+            hint=f"give the path of a checkpoint, or `{NANO.name}`",
+        )
+    config = None if is_built_in(ckpt_path) else config_named(config_file)
+    return load_model(ckpt_path, config=config, device=device, **options)

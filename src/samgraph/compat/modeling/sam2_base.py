@@ -1,0 +1,139 @@
+"""What the reference's builders return: a model with the methods of a torch module."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from samgraph.compat.host import device_named, to_host
+from samgraph.compat.tensor import Tensor, like, tensor
+from samgraph.engines import parse_device
+from samgraph.errors import CheckpointError
+from samgraph.models.family import SegmentationModel
+from samgraph.models.loading import load_model
+from samgraph.predict.model import Model
+
+
+class SAM2Base(Model):
+    """A model that also has the reference's names.
+
+    Weights are arrays in main memory. Precision is chosen when the model is built: `half()`,
+    `bfloat16()` and autocast have no effect.
+    """
+
+    training = False
+
+    def __init__(self, core: Any, *, falls_back: bool = True) -> None:
+        super().__init__(core_of(core))
+        self.falls_back = falls_back
+
+    @property
+    def image_size(self) -> int:
+        """Side of the model's input."""
+        return int(self.core.config.image_size)
+
+    @property
+    def device(self) -> Any:
+        """Where graphs run: a `torch.device` where torch is imported, else a text like it."""
+        return device_named(str(self.core.session.device))
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """On another device, where the model is compiled anew; a dtype has no effect."""
+        given = [*args, kwargs.get("device")]
+        device = next((value for value in given if _is_device(value)), None)
+        wanted = None if device is None else parse_device(device)
+        own = self.core.session.device
+        if wanted is not None and (wanted.kind, wanted.index or 0) != (own.kind, own.index or 0):
+            self.core = rebuilt(self.core, self.core.checkpoint(), wanted)
+        return self
+
+    def cuda(self, device: Any = None) -> Self:
+        """On a CUDA GPU."""
+        return self.to(
+            "cuda" if device is None else f"cuda:{device}" if _is_number(device) else device
+        )
+
+    def cpu(self) -> Self:
+        """On the CPU."""
+        return self.to("cpu")
+
+    def eval(self) -> Self:
+        """Itself: nothing here is trained."""
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Itself: nothing here is trained."""
+        return self
+
+    def half(self) -> Self:
+        """Itself: the precision is chosen when the model is built."""
+        return self
+
+    float = double = bfloat16 = half
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Itself: nothing here is trained."""
+        return self
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The weights; they share memory with the model, whose graphs are compiled already."""
+        return (weight for _, weight in self.named_parameters())
+
+    def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, Tensor]]:
+        """The weights with their names in a checkpoint."""
+        return ((name, tensor(weight)) for name, weight in self.core.checkpoint().items())
+
+    def state_dict(self) -> "OrderedDict[str, Tensor]":
+        """The weights by name."""
+        return OrderedDict(self.named_parameters())
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True
+    ) -> tuple[list[str], list[str]]:
+        """Other weights of the same model, such as fine-tuned ones; graphs are compiled anew.
+
+        Returns the names that were missing and, unless `strict`, those that were not used.
+        """
+        own = self.core.checkpoint()
+        given = {name: np.asarray(to_host(value)) for name, value in state_dict.items()}
+        missing, unused = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
+        if strict and (missing or unused):
+            raise CheckpointError(
+                "the weights are those of another model",
+                got=f"{len(missing)} tensors missing, {len(unused)} not used",
+                hint=f"the first is `{(missing or unused)[0]}`",
+            )
+        used = {name: value for name, value in given.items() if name in own}
+        self.core = rebuilt(self.core, {**own, **used}, self.core.session.device)
+        return missing, unused
+
+    def _apply_non_overlapping_constraints(self, pred_masks: Any) -> Any:
+        """Logits [N, 1, H, W] where only the object with the highest one keeps each pixel."""
+        return non_overlapping(pred_masks)
+
+
+def core_of(model: Any) -> SegmentationModel:
+    """The model that predictors run, of whatever holds one."""
+    core: SegmentationModel = getattr(model, "core", model)
+    return core
+
+
+def rebuilt(core: SegmentationModel, weights: Mapping[str, Any], device: Any) -> SegmentationModel:
+    """The same model with other weights or on another device."""
+    return load_model(weights, config=core.config, device=device, options=core.session.options)
+
+
+def non_overlapping(masks: Any) -> Any:
+    """Logits [N, ..., H, W] of which at most one per pixel is positive; tensors stay tensors."""
+    from samgraph.predict.video.result import without_overlaps
+
+    return like(masks, without_overlaps(np.asarray(to_host(masks))))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_device(value: Any) -> bool:
+    return isinstance(value, str) or (hasattr(value, "type") and hasattr(value, "index"))

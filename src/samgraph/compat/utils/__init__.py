@@ -1,0 +1,1 @@
+"""The reference's modules `sam2.utils`."""

@@ -1,0 +1,206 @@
+"""Which kernel runs a linear layer: by the number of rows, their width, and what stands beside it.
+
+    rotated, narrow                  `row_linear.rotated_linear`
+    few rows, a deep product         `few_rows`
+    many narrow rows with a norm     `row_linear`
+    else                             the norm by itself, then cuBLAS, or `linear` for what it lacks
+
+cuBLAS has bias, ReLU and GELU (its tanh form, which is within half a unit of bf16 of the exact one)
+in its products, and adds to what is there, but not a bias at the same time.
+"""
+
+from functools import lru_cache
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from samgraph.engines.torch.fused import FUSED
+from samgraph.engines.torch.kernels import blocks as table
+from samgraph.engines.torch.kernels.few_rows import few_rows
+from samgraph.engines.torch.kernels.linear import linear
+from samgraph.engines.torch.kernels.mlp import mlp
+from samgraph.engines.torch.kernels.norm import layer_norm
+from samgraph.engines.torch.kernels.rotate import rotate
+from samgraph.engines.torch.kernels.rotation import Rotation
+from samgraph.engines.torch.kernels.row_linear import WIDEST, rotated_linear, row_linear
+
+Pair = tuple[int, int]
+_TALL = 512  # rows of a product in float32 that is better left to cuBLAS
+
+_ROUNDED = WeakTensorKeyDictionary()  # biases as cuBLAS wants them
+
+
+def fused_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    residual: torch.Tensor | None = None,
+    *,
+    eps: float = 0.0,
+    activation: str = "none",
+    pool: bool = False,
+    rotated: int = 0,
+    width: int = 0,
+    grid: Pair = (1, 1),
+    theta: float = 1.0,
+    unrotated: int = 0,
+    biased: bool = True,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The rule of `fused_linear`."""
+    front, N = x.shape[:-1], len(weight)
+    if rotated and (N % width or width & (width - 1) or width < table.NARROWEST):
+        return FUSED["fused_linear"](
+            x, weight, bias, residual, eps=eps, activation=activation, rotated=rotated,
+            width=width, grid=grid, theta=theta, unrotated=unrotated, dtype=dtype,
+        )  # fmt: skip
+    if pool:
+        front = torch.Size([front[0], front[1] // 2, front[2] // 2])
+    kind = dtype or (weight if residual is None else residual).dtype
+    y = torch.empty((*front, N), dtype=kind, device=x.device)
+    rows, flat = as_rows(x), y.view(-1, N)
+    if not y.numel():
+        return y
+    if rotated:
+        tokens = x.shape[-2]
+        turn = Rotation(grid, theta, width, rotated, tokens, tokens - unrotated)
+        _rotated(rows, weight, bias, eps, turn, flat)
+        return y
+    added = None if residual is None else _repeated_rows(residual)
+    offset = bias if biased else None
+    _product(rows, weight, offset, added, eps, activation, x.shape[2] if pool else 0, flat)
+    return y
+
+
+def _rotated(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+    turn: Rotation,
+    out: torch.Tensor,
+) -> None:
+    """A rotated layer at once, or its product first."""
+    (M, K), N = x.shape, len(weight)
+    blocks = table.rotated_blocks(M, N, K, weight.dtype)
+    if blocks is not None and K <= WIDEST:
+        rotated_linear(x, weight, bias, rotation=turn, eps=eps, out=out, blocks=blocks)
+    else:
+        _product(x, weight, bias, None, eps, "none", 0, out)
+        rotate(out, turn)
+
+
+def fused_mlp(
+    x: torch.Tensor,
+    inner: torch.Tensor,
+    inner_bias: torch.Tensor,
+    outer: torch.Tensor,
+    outer_bias: torch.Tensor,
+    *,
+    eps: float,
+    activation: str,
+) -> torch.Tensor:
+    """The rule of `fused_mlp`."""
+    rows = as_rows(x)
+    M, C = rows.shape
+    blocks = table.mlp_blocks(M, C, len(inner), inner.dtype)
+    if blocks is None:
+        hidden = fused_linear(x, inner, inner_bias, eps=eps, activation=activation)
+        return fused_linear(hidden, outer, outer_bias, x)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    mlp(
+        rows, inner, inner_bias, outer, outer_bias, eps=eps, activation=activation,
+        out=y.view(-1, C), blocks=blocks,
+    )  # fmt: skip
+    return y
+
+
+def _product(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    eps: float,
+    activation: str,
+    pool: int,
+    out: torch.Tensor,
+) -> None:
+    """Rows [M, K] through the kernel that suits them."""
+    (M, K), N = x.shape, len(weight)
+    given = _zeros(N, x.device) if bias is None else bias
+    if not eps and not pool and table.are_few(M, K) and (residual is None or len(residual) == M):
+        few = table.few_blocks(K)
+        few_rows(x, weight, given, residual, activation=activation, out=out, blocks=few)
+        return
+    rows = table.row_blocks(M, N, K, weight.dtype, norms=eps > 0)
+    if rows is not None:
+        row_linear(
+            x, weight, given, residual, eps=eps, activation=activation, pool=pool, out=out,
+            blocks=rows,
+        )  # fmt: skip
+        return
+    if eps:
+        x = layer_norm(x, None, None, eps=eps, out=torch.empty_like(x, dtype=weight.dtype))
+    if pool or not _by_cublas(x, weight, bias, residual, activation, out):
+        blocks = table.linear_blocks(M, N, K, weight.dtype, pools=pool > 0)
+        linear(x, weight, given, residual, activation=activation, pool=pool, out=out, blocks=blocks)
+
+
+def _by_cublas(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    activation: str,
+    out: torch.Tensor,
+) -> bool:
+    """Whether cuBLAS can do all of it, and then did."""
+    if not x.is_cuda or x.dtype != weight.dtype:
+        return False
+    if weight.dtype == torch.float32:
+        if residual is not None or activation != "none" or bias is None or len(x) < _TALL:
+            return False
+        torch.addmm(bias, x, weight.mT, out=out)
+        return True
+    if x.dtype != out.dtype:
+        return False
+    if bias is None:
+        same = residual is not None and residual.dtype == out.dtype and len(residual) == len(x)
+        if same and activation == "none":
+            torch.addmm(residual, x, weight.mT, out=out)
+        return same and activation == "none"
+    if residual is not None:
+        return False
+    half = _rounded(bias, weight.dtype)
+    if activation == "none":
+        torch.addmm(half, x, weight.mT, out=out)
+    else:
+        gelu = activation == "gelu"
+        torch.ops.aten._addmm_activation.out(half, x, weight.mT, use_gelu=gelu, out=out)
+    return True
+
+
+@lru_cache(maxsize=64)
+def _zeros(count: int, device: torch.device) -> torch.Tensor:
+    return torch.zeros(count, device=device)
+
+
+def _rounded(bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A bias as cuBLAS wants it, rounded once for as long as it lives."""
+    if bias.dtype == dtype:
+        return bias
+    known: torch.Tensor | None = _ROUNDED.get(bias)
+    if known is None or known.dtype != dtype:
+        known = _ROUNDED[bias] = bias.to(dtype)
+    return known
+
+
+def as_rows(x: torch.Tensor) -> torch.Tensor:
+    """[..., C] as [M, C]; copied only where rows do not lie one behind another."""
+    flat = x.reshape(-1, x.shape[-1])
+    return flat if flat.stride(1) == 1 else flat.contiguous()
+
+
+def _repeated_rows(x: torch.Tensor) -> torch.Tensor:
+    """As `as_rows`; of what is the same all along the first axis, that one part."""
+    return as_rows(x[:1] if x.ndim > 2 and x.stride(0) == 0 else x)

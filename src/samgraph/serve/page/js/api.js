@@ -1,0 +1,104 @@
+// The HTTP API. Every failure is an ApiError with a sentence and, where there is one, what to do.
+
+export class ApiError extends Error {
+  constructor(message, { hint = "", status = 0, code = "" } = {}) {
+    super(message);
+    Object.assign(this, { hint, status, code });
+  }
+}
+
+const BUSY_TRIES = 4;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function failure(response) {
+  let error = {};
+  try { error = (await response.json()).error ?? {}; } catch { /* not ours: a proxy's page */ }
+  const hint = error.hint ?? (response.status === 503 ? "The server is busy. Try again in a moment." : "");
+  return new ApiError(error.message ?? `The server answered ${response.status}.`, { hint, status: response.status, code: error.code });
+}
+
+/** Sends a request; waits and tries again where the server is busy, unless `patient` is false. */
+export async function request(method, path, { body, headers, signal, patient = true } = {}) {
+  for (let tries = 1; ; tries += 1) {
+    let response;
+    try {
+      response = await fetch(`api/${path}`, { method, body, headers, signal, credentials: "same-origin" });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new ApiError("The server cannot be reached.", { hint: "Is `samgraph serve` still running? Then try again.", code: "offline" });
+    }
+    if (response.ok) return response;
+    if (response.status === 503 && patient && tries < BUSY_TRIES) {
+      await pause(1000 * Math.min(5, Number(response.headers.get("Retry-After")) || 1));
+      continue;
+    }
+    throw await failure(response);
+  }
+}
+
+const asJson = async (promise) => {
+  const response = await promise;
+  return response.status === 204 ? null : response.json();
+};
+
+export const get = (path, options) => asJson(request("GET", path, options));
+export const remove = (path, options) => asJson(request("DELETE", path, options));
+export const send = (method, path, value, options) =>
+  asJson(request(method, path, { body: JSON.stringify(value), headers: { "Content-Type": "application/json" }, ...options }));
+export const post = (path, value, options) => send("POST", path, value, options);
+
+/**
+ * Uploads a file to `images` or `videos`, with its progress (0 to 1): XMLHttpRequest tells, fetch does not.
+ * With `session`, the session file that a video goes on with, both travel as a form.
+ */
+export function upload(path, file, { session, onProgress = () => {} } = {}) {
+  return new Promise((resolve, reject) => {
+    const xhr = new XMLHttpRequest();
+    let body = file;
+    xhr.open("POST", `api/${path}${session ? "?session" : ""}`);
+    if (session) {
+      body = new FormData();
+      body.append("file", file);
+      body.append("session", session);
+    } else {
+      xhr.setRequestHeader("Content-Type", "application/octet-stream");
+      xhr.setRequestHeader("X-Filename", encodeURIComponent(file.name));
+    }
+    xhr.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
+    xhr.onerror = () => reject(new ApiError("The upload did not arrive.", { hint: "Is the server still running, and the file still there?" }));
+    xhr.onload = () => {
+      const reply = new Response(xhr.response || "{}", { status: xhr.status || 500 });
+      if (reply.ok) resolve(reply.json());
+      else failure(reply).then(reject);
+    };
+    xhr.send(body);
+  });
+}
+
+/** Saves the bytes of a response under the name that the server gives them. */
+export async function saveResponse(response, fallback) {
+  saveBlob(await response.blob(), nameOf(response) ?? fallback);
+}
+
+function nameOf(response) {
+  const header = response.headers.get("Content-Disposition") ?? "";
+  const encoded = /filename\*=UTF-8''([^;]+)/i.exec(header);
+  if (encoded) try { return decodeURIComponent(encoded[1]); } catch { return null; }
+  return /filename="?([^";]+)"?/i.exec(header)?.[1] ?? null;
+}
+
+/** Saves a Blob as a file. */
+export function saveBlob(blob, name) {
+  const url = URL.createObjectURL(blob);
+  saveUrl(url, name);
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+/** Lets the browser download an address: files too large to hold in memory. */
+export function saveUrl(url, name = "") {
+  const link = document.createElement("a");
+  Object.assign(link, { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
