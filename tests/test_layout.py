@@ -27,8 +27,17 @@ FILE_LINES, FUNCTION_LINES = 400, 60
 MOST_MODULES = 60  # that `import samgraph` brings along: it takes a few milliseconds
 HEAVY = ("openvino", "torch", "PIL", "av", "starlette", "numpy", "click", "rich", "safetensors")
 # Folders of tests/ that mirror no folder of the package.
-EXTRAS = {"benchmarks", "browser", "e2e", "examples", "golden", "hostile", "load", "parity"}
-EXTRAS |= {"training"}
+EXTRAS = {
+    "benchmarks",
+    "browser",
+    "e2e",
+    "examples",
+    "golden",
+    "hostile",
+    "load",
+    "parity",
+    "training",
+}
 VAGUE = {"utils", "helpers", "common", "misc", "util", "helper"}
 
 
