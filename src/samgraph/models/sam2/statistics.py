@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from samgraph.graph import Graph
 from samgraph.graph.dims import Dim, evaluate, product
-from samgraph.graph.registry import OPS
 from samgraph.graph.types import TensorType, numpy_dtype
 
 # One image, one prompt or object, and a full memory: seven frames and sixteen pointers.
@@ -35,7 +34,7 @@ def measure(graph: Graph, sizes: Mapping[str, int] | None = None) -> Statistics:
     bindings = {**TYPICAL, **(sizes or {})}
     work = 0
     for node in graph:
-        count = OPS[node.op].work
+        count = find_op(node.op).work
         if count is not None:
             types = [value.type for value in node.inputs]
             work += evaluate(count(node.result.type, *types, **node.attributes), bindings)
