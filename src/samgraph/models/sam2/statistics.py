@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from samgraph.graph import Graph
 from samgraph.graph.dims import Dim, evaluate, product
+from samgraph.graph.registry import find_op
 from samgraph.graph.types import TensorType, numpy_dtype
 
 # One image, one prompt or object, and a full memory: seven frames and sixteen pointers.
