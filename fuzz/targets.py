@@ -2,6 +2,7 @@
 
 import os
 import random
+import tempfile
 import time
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class PlantedTarget(Target):
             case b"hang":
                 time.sleep(3600)
             case b"write":
-                Path("/tmp/samgraph-fuzz-was-here").write_text("")
+                Path(tempfile.gettempdir(), "samgraph-fuzz-was-here").write_text("")
             case b"spawn":
                 os.system("true")
 
