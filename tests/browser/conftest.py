@@ -12,9 +12,9 @@ from tests.browser.opened import Opened
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright's event loop runs until it is closed
 def browser() -> Iterator[Any]:
-    """One browser for all tests."""
+    """One browser for the tests of a file."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:

@@ -27,6 +27,7 @@ import samgraph
 from samgraph.errors import VideoError
 from samgraph.media.video.frames import MissingFrameError, OnDamage, open_frames
 from tests.media import video_making as making
+from tests.peak import peak_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(samgraph.__file__).parents[1]
@@ -77,7 +78,7 @@ def child(paths: list[str]) -> None:
                 line |= {on_damage: "VideoError", "message": str(error)}
             except BaseException as error:
                 line |= {on_damage: "other", "message": f"{type(error).__name__}: {error}"}
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        peak = peak_bytes()
         print(
             json.dumps({**line, "seconds": time.perf_counter() - start, "peak": peak}), flush=True
         )

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import samgraph.engines.torch.passes  # noqa: F401  # the engine's ops
 from samgraph.graph.registry import find_op
 from samgraph.graph.types import Array
 
 torch = pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed: pip install triton", allow_module_level=True)
+import samgraph.engines.torch.passes  # noqa: E402, F401  # the engine's ops
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
