@@ -1,4 +1,4 @@
-"""The most memory this process has had; getrusage also counts what its parent had when it forked."""
+"""The most memory this process has had; getrusage counts also what its parent had at the fork."""
 
 from pathlib import Path
 

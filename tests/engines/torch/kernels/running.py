@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed: pip install triton", allow_module_level=True)
 import samgraph.engines.torch.passes  # noqa: E402, F401  # the engine's ops
+from samgraph.engines.torch.tables import Table as Table  # noqa: E402
 
 
 def normal(*shape: int, seed: int = 0) -> Array:

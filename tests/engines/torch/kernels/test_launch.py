@@ -10,7 +10,7 @@ import pytest
 from tests.engines.torch.kernels.running import torch  # noqa: F401  # skips where torch is missing
 
 pytestmark = pytest.mark.parity
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 CODE = """
 from samgraph.engines.torch.kernels import launch
 from samgraph.engines.torch.kernels.norm import _KERNEL

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from samgraph.engines.torch.tables import Table
-from tests.engines.torch.kernels.running import difference, normal, run, torch
+from tests.engines.torch.kernels.running import Table, difference, normal, run, torch
 from tests.tolerances import KERNEL_FP16, KERNEL_FP32
 
 pytestmark = pytest.mark.parity
