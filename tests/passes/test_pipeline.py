@@ -14,6 +14,7 @@ from samgraph.graph import Builder, Graph, TensorType, Value
 from samgraph.passes import COMMON, PASSES, Step, fold_params, optimise, passes_for
 from samgraph.passes.pipeline import Precision
 from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.tile_sums import tile_sums
 from samgraph.runtime import PROFILES, CompileOptions, Profile, Session
 from tests.engines.present import ENGINES
 from tests.passes.every_pass import EVERY_PASS
@@ -37,8 +38,16 @@ def test_the_passes_run_in_the_order_of_the_pipeline() -> None:
 
     optimise(two_maps(), passes_for(pipeline), lambda name, _: seen.append(name))
 
-    assert seen == [step.name for step in pipeline if "fp32" in step.precisions]
+    usual = [step for step in pipeline if not step.optional]
+    assert seen == [step.name for step in usual if "fp32" in step.precisions]
     assert names() == []
+
+
+def test_an_optional_pass_runs_where_it_is_asked_for() -> None:
+    steps = (*COMMON, Step(tile_sums, optional=True))
+
+    assert "tile_sums" not in names(*steps)
+    assert names(*steps, also=["tile_sums"])[-1] == "tile_sums"
 
 
 def test_a_pass_can_be_switched_off_and_asked_for() -> None:

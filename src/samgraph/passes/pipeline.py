@@ -86,6 +86,7 @@ class Step:
     run: Pass
     precisions: tuple[Precision, ...] = PRECISIONS
     required: bool = False  # the engine cannot compile a graph without it
+    optional: bool = False  # runs only where a profile names it in `also`
 
     @property
     def name(self) -> str:
@@ -134,6 +135,7 @@ def passes_for(
         if name not in names and name in PASSES:
             steps.insert(_position(steps, name), Step(PASSES[name]))
     off = names - required if ALL in without else set(without)
+    off |= {step.name for step in steps if step.optional}
     off -= set(also)
     return tuple(
         step.run for step in steps if precision in step.precisions and step.name not in off

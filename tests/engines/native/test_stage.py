@@ -13,9 +13,12 @@ from samgraph.engines.openvino.engine import OpenVinoEngine
 from samgraph.graph import Array, Builder, Graph
 from samgraph.models.sam2.config import CONFIGS, NANO
 from samgraph.models.sam2.graphs import trace_graphs
-from samgraph.runtime import CompileOptions, Session
+from samgraph.runtime import CompileOptions, Profile, Session
+from samgraph.runtime.profiles import FUSED
 from tests.engines.native.kernels import needs_kernels
 from tests.ops.agreement import disagreement
+
+FLASH = Profile("flash", also=("attention_to_flash",))
 
 
 def memory_graph() -> Graph:
@@ -41,9 +44,15 @@ def arrays() -> tuple[dict[str, Array], dict[str, Array]]:
     return inputs, weights
 
 
-def session(folder: Path | None = None, engine: str = "openvino") -> Session:
+def session(
+    folder: Path | None = None, engine: str = "openvino", profile: Profile = FUSED
+) -> Session:
     options = CompileOptions(
-        engine=engine, threads=2, cache=folder is not None, cache_dir=folder or None
+        engine=engine,
+        threads=2,
+        cache=folder is not None,
+        cache_dir=folder or None,
+        profile=profile,
     )
     return Session("cpu", options)
 
@@ -56,7 +65,7 @@ def reference() -> Array:
 @needs_kernels
 def test_a_graph_with_native_attention_agrees_with_the_reference() -> None:
     inputs, weights = arrays()
-    compiled = session().compile(memory_graph(), weights)
+    compiled = session(profile=FLASH).compile(memory_graph(), weights)
 
     found = compiled.run_numpy(inputs)
 
@@ -68,13 +77,13 @@ def test_a_graph_with_native_attention_agrees_with_the_reference() -> None:
 @needs_kernels
 def test_it_is_restored_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, weights = arrays()
-    first = session(tmp_path).compile(memory_graph(), weights).run_numpy(inputs)
+    first = session(tmp_path, profile=FLASH).compile(memory_graph(), weights).run_numpy(inputs)
 
     def refuse(*_: object) -> None:
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(sys.modules[OpenVinoEngine.__module__], "build", refuse)
-    again = session(tmp_path).compile(memory_graph(), weights).run_numpy(inputs)
+    again = session(tmp_path, profile=FLASH).compile(memory_graph(), weights).run_numpy(inputs)
 
     assert np.array_equal(first["y"], again["y"])
 
@@ -103,9 +112,11 @@ def test_a_library_of_another_system_is_not_used(
 def test_every_attention_over_the_memory_bank_is_native(config: object) -> None:
     graph = trace_graphs(config, ["attend_bank"])["attend_bank"]  # type: ignore[arg-type]
 
-    after = [node.op for node in session().optimise(graph)]
+    usual, flash = (
+        [node.op for node in session(profile=profile).optimise(graph)] for profile in (FUSED, FLASH)
+    )
 
     layers = config.memory_layers  # type: ignore[attr-defined]
-    assert after.count("rope_key_attention") == layers
-    assert after.count("flash_attention") == layers
-    assert "attention" not in after
+    assert usual.count("rope_key_attention") == flash.count("rope_key_attention") == layers
+    assert usual.count("attention") == flash.count("flash_attention") == layers
+    assert "flash_attention" not in usual

@@ -5,7 +5,7 @@ from samgraph.engines.native.passes.attention_to_flash import attention_to_flash
 from samgraph.passes.pipeline import Step
 
 ABSORB_KEY_ROTATION = Step(absorb_key_rotation)
-ATTENTION_TO_FLASH = Step(attention_to_flash)
+ATTENTION_TO_FLASH = Step(attention_to_flash, optional=True)
 NATIVE_PASSES = (ABSORB_KEY_ROTATION, ATTENTION_TO_FLASH)
 
 __all__ = [

@@ -3,7 +3,8 @@
     %0 = attention(%q, %k, %v)     =>    %0 = flash_attention(%q, %k, %v)
 
 The same numbers up to the order of sums. An engine that compiles whole graphs is interrupted here,
-which costs about a millisecond, so only where queries and keys are 1,024 and more.
+so only where queries and keys are 1,024 and more, and only where a profile asks for it: on an AMD
+EPYC OpenVINO's own attention is as fast, and needs 270 MB less in the image encoder.
 """
 
 from samgraph.graph.graph import Graph, Node, Value
