@@ -17,6 +17,7 @@ from samgraph.media.mask import rle
 from samgraph.serve.events import RECENT_SECONDS
 from samgraph.serve.samples import FRAMES, SAMPLES, Samples, clip_frame
 from tests.serve.serving import Running, error_of, nano, running
+from tests.tolerances import SERVED_MASKS
 
 CUP = {"frame": 0, "object": 1, "points": [[110, 155]], "labels": [1]}
 
@@ -80,6 +81,17 @@ def masks(server: Running, name: str, first: int, last: int) -> dict[tuple[int, 
     }
 
 
+def assert_tracked_alike(
+    found: dict[tuple[int, int], str], wanted: dict[tuple[int, int], str]
+) -> None:
+    """The same objects on the same frames, with the same masks."""
+    assert found.keys() == wanted.keys()
+    for key, counts in found.items():
+        both = [rle.decode({"size": (300, 450), "counts": text}) for text in (counts, wanted[key])]
+        union = np.logical_or(*both).sum()
+        assert np.logical_and(*both).sum() >= SERVED_MASKS * union, key
+
+
 def library_masks(tmp_path: Path, frames: int) -> dict[tuple[int, int], str]:
     """What the library finds for the same click."""
     path = Samples(tmp_path / "samples").path(SAMPLES["cup"])
@@ -116,7 +128,7 @@ def test_a_track_gives_the_masks_of_the_library(server: Running, tmp_path: Path)
     seen = track(server, name, start=0, frames=8)
 
     expected = library_masks(tmp_path, 8)
-    assert masks(server, name, 0, 20) == expected
+    assert_tracked_alike(masks(server, name, 0, 20), expected)
     first = prompted.json()["objects"][0]
     assert first["rle"]["counts"] == expected[0, 1]
     assert first["prompted"]
@@ -233,7 +245,7 @@ def test_a_track_is_cancelled_and_goes_on(server: Running, tmp_path: Path) -> No
 
     time.sleep(RECENT_SECONDS)  # then the end of the first track is no news
     track(server, name, start=done, frames=2)
-    assert masks(server, name, 0, 63) == library_masks(tmp_path, done + 2)
+    assert_tracked_alike(masks(server, name, 0, 63), library_masks(tmp_path, done + 2))
 
 
 def test_a_click_is_answered_while_a_track_runs(server: Running) -> None:
@@ -297,7 +309,7 @@ def test_a_session_survives_a_restart(tmp_path: Path) -> None:
         assert masks(server, name, 0, 63) == known
         track(server, name, start=4, frames=3)
         found = {key: value for key, value in masks(server, name, 0, 6).items() if key[1] == 1}
-        assert found == library_masks(tmp_path, 7)
+        assert_tracked_alike(found, library_masks(tmp_path, 7))
 
 
 def test_sessions_leave_memory_and_come_back(tmp_path: Path) -> None:
