@@ -260,7 +260,7 @@ def test_a_session_file_goes_down_and_up(page: Opened) -> None:
 
 def test_a_reload_keeps_the_objects(page: Opened) -> None:
     page.click(110, 160)
-    page.until(lambda: page.double.asked("PUT", "/document") == 1)
+    page.until(lambda: page.double.documents.get("i1", {}).get("objects"))
     page.page.reload()
 
     page.until(lambda: page.is_like(150, 190, color=FIRST, of=RED))
