@@ -1,10 +1,13 @@
 """The engine's own ops in torch's functions: for the CPU, and where Triton is missing."""
 
 import math
+from typing import Any
 
 import torch
 from torch.nn import functional
 
+from samgraph.engines.torch.ops.conv_norm import ConvNormAttributes
+from samgraph.engines.torch.ops.fused_linear import LinearAttributes
 from samgraph.engines.torch.products import ACTIVATIONS, PRODUCTS, Rule
 from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.tensors import widen
@@ -18,32 +21,25 @@ def fused_linear(
     bias: torch.Tensor,
     residual: torch.Tensor | None = None,
     *,
-    eps: float = 0.0,
-    activation: str = "none",
-    pool: bool = False,
-    rotated: int = 0,
-    width: int = 0,
-    grid: Pair = (1, 1),
-    theta: float = 1.0,
-    unrotated: int = 0,
-    biased: bool = True,
     dtype: torch.dtype | None = None,
+    **attributes: Any,
 ) -> torch.Tensor:
     """One function after another, in float32 but for the product."""
-    if eps:
-        x = functional.layer_norm(widen(x), x.shape[-1:], eps=eps)
+    at = LinearAttributes(**attributes)
+    if at.eps:
+        x = functional.layer_norm(widen(x), x.shape[-1:], eps=at.eps)
     y = widen(PRODUCTS["linear"](x.to(weight.dtype), weight))
-    y = y + widen(bias) if biased else y
-    y = ACTIVATIONS[activation](y)
-    if pool:
+    y = y + widen(bias) if at.biased else y
+    y = ACTIVATIONS[at.activation](y)
+    if at.pool:
         B, H, W, C = y.shape
         y = y.reshape(B, H // 2, 2, W // 2, 2, C).amax((2, 4))
-    if rotated:
-        pairs = y[..., :rotated].unflatten(-1, (-1, 2, width // 2)).mT.flatten(-3)
-        heads = rotated // width
-        rope = RULES["axial_rope"](pairs, grid=grid, theta=theta, heads=heads, unrotated=unrotated)
-        halves = rope.unflatten(-1, (-1, width // 2, 2)).mT.flatten(-3)
-        y = torch.cat([halves, y[..., rotated:]], -1)
+    if at.rotated:
+        half = at.width // 2
+        pairs = y[..., : at.rotated].unflatten(-1, (-1, 2, half)).mT.flatten(-3)
+        rotated = RULES["axial_rope"](pairs, **at.rope)
+        halves = rotated.unflatten(-1, (-1, half, 2)).mT.flatten(-3)
+        y = torch.cat([halves, y[..., at.rotated :]], -1)
     if residual is not None:
         y = y + widen(residual)
     return y.to(dtype or (weight if residual is None else residual).dtype)
@@ -216,23 +212,18 @@ def conv_norm(
     scale: torch.Tensor,
     shift: torch.Tensor,
     *,
-    kernel: int,
-    stride: int,
-    padding: int,
-    depthwise: bool,
-    eps: float,
-    activation: str = "none",
     dtype: torch.dtype | None = None,
+    **attributes: Any,
 ) -> torch.Tensor:
     """One function after another, in float32 but for the product."""
-    rows = weight.mT if depthwise else weight
-    taps = rows.reshape(len(rows), kernel, kernel, -1).permute(0, 3, 1, 2)
-    pairs = {"stride": (stride, stride), "padding": (padding, padding)}
-    groups = x.shape[1] if depthwise else 1
-    y = PRODUCTS["conv2d"](x.to(weight.dtype), taps, **pairs, groups=groups)
+    at = ConvNormAttributes(**attributes)
+    rows = weight.mT if at.depthwise else weight
+    kernels = rows.reshape(len(rows), at.kernel, at.kernel, -1).permute(0, 3, 1, 2)
+    groups = x.shape[1] if at.depthwise else 1
+    y = PRODUCTS["conv2d"](x.to(weight.dtype), kernels, **at.pairs, groups=groups)
     y = widen(y).movedim(1, -1) + widen(bias)
-    y = functional.layer_norm(y, y.shape[-1:], widen(scale), widen(shift), eps)
-    return ACTIVATIONS[activation](y).movedim(-1, 1).to(dtype or x.dtype)
+    y = functional.layer_norm(y, y.shape[-1:], widen(scale), widen(shift), at.eps)
+    return ACTIVATIONS[at.activation](y).movedim(-1, 1).to(dtype or x.dtype)
 
 
 def enlarge_mask(

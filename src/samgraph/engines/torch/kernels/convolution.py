@@ -15,6 +15,7 @@ import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import activate, normalise
 from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.ops.conv_norm import ConvNormAttributes
 
 _NARROWEST = 16
 
@@ -100,11 +101,7 @@ def conv_norm(
     scale: torch.Tensor,
     shift: torch.Tensor,
     *,
-    kernel: int,
-    stride: int,
-    padding: int,
-    eps: float,
-    activation: str = "none",
+    attributes: ConvNormAttributes,
     blocks: Blocks,
     precision: str = "tf32",
     out: torch.Tensor,
@@ -112,14 +109,15 @@ def conv_norm(
     """Fill `out` [N, H', W', C]; all tensors lie without gaps."""
     N, H, W, channels = x.shape
     _, high, wide, C = out.shape
-    M, deepest = N * high * wide, kernel * kernel * channels
+    at = attributes
+    M, deepest = N * high * wide, at.kernel**2 * channels
     _DENSE(
         (triton.cdiv(M, blocks.rows),),
-        x, weight, bias, scale, shift, out, M, H, W, high, wide, eps, CHANNELS=channels,
-        KERNEL=kernel, STRIDE=stride, PADDING=padding, C=C,
+        x, weight, bias, scale, shift, out, M, H, W, high, wide, at.eps, CHANNELS=channels,
+        KERNEL=at.kernel, STRIDE=at.stride, PADDING=at.padding, C=C,
         BC=max(_NARROWEST, triton.next_power_of_2(C)), BM=blocks.rows,
         BK=max(_NARROWEST, min(blocks.depth, triton.next_power_of_2(deepest))),
-        ACTIVATION=activation, PRECISION=precision, warps=blocks.warps, stages=2,
+        ACTIVATION=at.activation, PRECISION=precision, warps=blocks.warps, stages=2,
     )  # fmt: skip
     return out
 
@@ -131,20 +129,18 @@ def depthwise_norm(
     scale: torch.Tensor,
     shift: torch.Tensor,
     *,
-    kernel: int,
-    padding: int,
-    eps: float,
-    activation: str = "none",
+    attributes: ConvNormAttributes,
     blocks: Blocks,
     out: torch.Tensor,
 ) -> torch.Tensor:
-    """The same with a kernel for each channel, at stride 1: `out` [N, H, W, C], as large as x."""
+    """Fill `out` [N, H, W, C], as large as x: a depthwise convolution at stride 1, and the norm."""
     N, H, W, C = x.shape
-    M = N * H * W
+    at, M = attributes, N * H * W
     _DEPTHWISE(
         (triton.cdiv(M, blocks.rows),),
-        x, weight, bias, scale, shift, out, M, H, W, eps, KERNEL=kernel, PADDING=padding, C=C,
-        BC=triton.next_power_of_2(C), BM=blocks.rows, ACTIVATION=activation, warps=blocks.warps,
+        x, weight, bias, scale, shift, out, M, H, W, at.eps, KERNEL=at.kernel,
+        PADDING=at.padding, C=C,
+        BC=triton.next_power_of_2(C), BM=blocks.rows, ACTIVATION=at.activation, warps=blocks.warps,
         stages=3,
     )  # fmt: skip
     return out

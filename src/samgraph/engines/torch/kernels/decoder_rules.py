@@ -1,6 +1,7 @@
 """Which kernels run the other ops: of the decoder, the memory encoder, and small ones."""
 
 import math
+from typing import Any
 
 import torch
 
@@ -18,6 +19,7 @@ from samgraph.engines.torch.kernels.norm import layer_norm as norm
 from samgraph.engines.torch.kernels.paint import paint_masks as paint
 from samgraph.engines.torch.kernels.patches import patches
 from samgraph.engines.torch.kernels.tables import gather_rows, take_rows
+from samgraph.engines.torch.ops.conv_norm import ConvNormAttributes
 from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.tables import Table
 
@@ -199,35 +201,23 @@ def conv_norm(
     scale: torch.Tensor,
     shift: torch.Tensor,
     *,
-    kernel: int,
-    stride: int,
-    padding: int,
-    depthwise: bool,
-    eps: float,
-    activation: str = "none",
     dtype: torch.dtype | None = None,
+    **attributes: Any,
 ) -> torch.Tensor:
     """The rule of `conv_norm`."""
     C = len(bias)
     if C > WIDEST_HEAD:
-        return FUSED["conv_norm"](
-            x, weight, bias, scale, shift, kernel=kernel, stride=stride, padding=padding,
-            depthwise=depthwise, eps=eps, activation=activation, dtype=dtype,
-        )  # fmt: skip
+        return FUSED["conv_norm"](x, weight, bias, scale, shift, dtype=dtype, **attributes)
+    at = ConvNormAttributes(**attributes)
     last = x.permute(0, 2, 3, 1).contiguous()
-    high, wide = ((side + 2 * padding - kernel) // stride + 1 for side in x.shape[2:])
+    high, wide = ((side + 2 * at.padding - at.kernel) // at.stride + 1 for side in x.shape[2:])
     y = torch.empty((len(x), high, wide, C), dtype=dtype or x.dtype, device=x.device)
     tensors = (last, weight, bias, scale, shift)
-    if depthwise:
-        depthwise_norm(
-            *tensors, kernel=kernel, padding=padding, eps=eps, activation=activation, out=y,
-            blocks=table.DEPTHWISE,
-        )  # fmt: skip
+    if at.depthwise:
+        depthwise_norm(*tensors, attributes=at, out=y, blocks=table.DEPTHWISE)
     else:
-        dense(
-            *tensors, kernel=kernel, stride=stride, padding=padding, eps=eps,
-            activation=activation, out=y, blocks=table.conv_blocks(len(x) * high * wide, C),
-        )  # fmt: skip
+        blocks = table.conv_blocks(len(x) * high * wide, C)
+        dense(*tensors, attributes=at, out=y, blocks=blocks)
     return y.permute(0, 3, 1, 2)
 
 

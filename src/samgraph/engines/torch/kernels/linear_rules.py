@@ -10,6 +10,7 @@ in its products, and adds to what is there, but not a bias at the same time.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -23,8 +24,9 @@ from samgraph.engines.torch.kernels.norm import layer_norm
 from samgraph.engines.torch.kernels.rotate import rotate
 from samgraph.engines.torch.kernels.rotation import Rotation
 from samgraph.engines.torch.kernels.row_linear import WIDEST, rotated_linear, row_linear
+from samgraph.engines.torch.ops.fused_linear import LinearAttributes
+from samgraph.graph.dims import known
 
-Pair = tuple[int, int]
 _TALL = 512  # rows of a product in float32 that is better left to cuBLAS
 
 _ROUNDED = WeakTensorKeyDictionary()  # biases as cuBLAS wants them
@@ -36,39 +38,30 @@ def fused_linear(
     bias: torch.Tensor,
     residual: torch.Tensor | None = None,
     *,
-    eps: float = 0.0,
-    activation: str = "none",
-    pool: bool = False,
-    rotated: int = 0,
-    width: int = 0,
-    grid: Pair = (1, 1),
-    theta: float = 1.0,
-    unrotated: int = 0,
-    biased: bool = True,
     dtype: torch.dtype | None = None,
+    **attributes: Any,
 ) -> torch.Tensor:
     """The rule of `fused_linear`."""
-    front, N = x.shape[:-1], len(weight)
-    if rotated and (N % width or width & (width - 1) or width < table.NARROWEST):
-        return FUSED["fused_linear"](
-            x, weight, bias, residual, eps=eps, activation=activation, rotated=rotated,
-            width=width, grid=grid, theta=theta, unrotated=unrotated, dtype=dtype,
-        )  # fmt: skip
-    if pool:
+    at = LinearAttributes(**attributes)
+    front, N, width = x.shape[:-1], len(weight), at.width
+    if at.rotated and (N % width or width & (width - 1) or width < table.NARROWEST):
+        return FUSED["fused_linear"](x, weight, bias, residual, dtype=dtype, **attributes)
+    if at.pool:
         front = torch.Size([front[0], front[1] // 2, front[2] // 2])
     kind = dtype or (weight if residual is None else residual).dtype
     y = torch.empty((*front, N), dtype=kind, device=x.device)
     rows, flat = as_rows(x), y.view(-1, N)
     if not y.numel():
         return y
-    if rotated:
+    if at.rotated:
         tokens = x.shape[-2]
-        turn = Rotation(grid, theta, width, rotated, tokens, tokens - unrotated)
-        _rotated(rows, weight, bias, eps, turn, flat)
+        rotary = tokens - known(at.unrotated)
+        rotation = Rotation(at.grid, at.theta, width, at.rotated, tokens, rotary)
+        _rotated(rows, weight, bias, at.eps, rotation, flat)
         return y
     added = None if residual is None else _repeated_rows(residual)
-    offset = bias if biased else None
-    _product(rows, weight, offset, added, eps, activation, x.shape[2] if pool else 0, flat)
+    offset, map_width = bias if at.biased else None, x.shape[2] if at.pool else 0
+    _product(rows, weight, offset, added, at.eps, at.activation, map_width, flat)
     return y
 
 
@@ -77,17 +70,17 @@ def _rotated(
     weight: torch.Tensor,
     bias: torch.Tensor,
     eps: float,
-    turn: Rotation,
+    rotation: Rotation,
     out: torch.Tensor,
 ) -> None:
     """A rotated layer at once, or its product first."""
     (M, K), N = x.shape, len(weight)
     blocks = table.rotated_blocks(M, N, K, weight.dtype)
     if blocks is not None and K <= WIDEST:
-        rotated_linear(x, weight, bias, rotation=turn, eps=eps, out=out, blocks=blocks)
+        rotated_linear(x, weight, bias, rotation=rotation, eps=eps, out=out, blocks=blocks)
     else:
         _product(x, weight, bias, None, eps, "none", 0, out)
-        rotate(out, turn)
+        rotate(out, rotation)
 
 
 def fused_mlp(
