@@ -30,14 +30,14 @@ EXPECTED: dict[str, dict[str, int]] = {
     },
     "decode": {
         "conv_norm": 2, "attention": 5, "image_to_tokens": 2, "grouped_linear": 3,
-        "paint_masks": 1, "fused_linear": 20, "offset_norm": 6,
+        "upscale_masks": 1, "fused_linear": 20, "offset_norm": 6,
     },
     "decode_tracked": {
         "conv_norm": 0, "attention": 5, "image_to_tokens": 2, "grouped_linear": 3,
-        "paint_masks": 1, "fused_linear": 16, "offset_norm": 6,
+        "upscale_masks": 1, "fused_linear": 16, "offset_norm": 6,
     },
     "decode_prepared": {
-        "attention": 5, "image_to_tokens": 1, "grouped_linear": 3, "paint_masks": 1,
+        "attention": 5, "image_to_tokens": 1, "grouped_linear": 3, "upscale_masks": 1,
         "fused_linear": 16, "offset_norm": 6,
     },
     "memory_encoder": {"enlarge_mask": 1, "conv_norm": 6, "fused_linear": 7},
@@ -147,7 +147,7 @@ FAULTS = [
     ("window_attention", "image_encoder", _given(scale=0.2)),
     ("patch_embedding", "image_encoder", _without(3)),
     ("image_to_tokens", "decode", _without(3)),
-    ("paint_masks", "decode", _without(3)),
+    ("upscale_masks", "decode", _without(3)),
     ("grouped_linear", "decode", _given(activation="none")),
     ("conv_norm", "memory_encoder", _without(4)),
     ("enlarge_mask", "memory_encoder", _given(shift=-9.0)),

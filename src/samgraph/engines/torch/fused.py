@@ -85,7 +85,7 @@ def window_attention(
     scale: float,
     window: Pair,
 ) -> torch.Tensor:
-    """Windows cut out, attention, windows put together."""
+    """Partition into windows, attention, unpartition."""
     pool = k.shape[1] // q.shape[1]
     small = (window[0] // pool, window[1] // pool)
     cut = (_cut(q, small, torch.zeros_like(k_bias)), _cut(k, window, k_bias))
@@ -97,15 +97,15 @@ def window_attention(
 
 
 def _cut(x: torch.Tensor, window: Pair, fill: torch.Tensor) -> torch.Tensor:
-    """[B, H, W, C] -> [B*n, h*w, C], filled up with `fill`."""
+    """[B, H, W, C] -> [B*n, h*w, C], padded with `fill`."""
     (B, H, W, C), (h, w) = x.shape, window
     down, across = -(-H // h), -(-W // w)
     if (down * h, across * w) != (H, W):
         whole = fill.to(x.dtype).expand(B, down * h, across * w, C).clone()
         whole[:, :H, :W] = x
         x = whole
-    apart = x.reshape(B, down, h, across, w, C).transpose(2, 3)
-    return apart.reshape(B * down * across, h * w, C)
+    split = x.reshape(B, down, h, across, w, C).transpose(2, 3)
+    return split.reshape(B * down * across, h * w, C)
 
 
 def image_to_tokens(
@@ -129,43 +129,43 @@ def image_to_tokens(
     return y.to(image.dtype)
 
 
-def paint_masks(
+def upscale_masks(
     image: torch.Tensor,
-    grow: torch.Tensor,
-    grow_bias: torch.Tensor,
-    coarse: torch.Tensor,
+    dc1: torch.Tensor,
+    dc1_bias: torch.Tensor,
+    feat_s1: torch.Tensor,
     scale: torch.Tensor,
     shift: torch.Tensor,
-    again: torch.Tensor,
-    again_bias: torch.Tensor,
-    fine: torch.Tensor,
-    brushes: torch.Tensor,
+    dc2: torch.Tensor,
+    dc2_bias: torch.Tensor,
+    feat_s0: torch.Tensor,
+    hyper_in: torch.Tensor,
     *,
     eps: float,
 ) -> torch.Tensor:
-    """One function after another, cells in the order they grow."""
+    """One function after another, cells in nested order."""
     N, cells, _ = image.shape
     side = math.isqrt(cells)
-    x = functional.linear(widen(image), widen(grow), widen(grow_bias)).reshape(N, 4 * cells, -1)
-    x = x + _as_cells(widen(coarse), side)
+    x = functional.linear(widen(image), widen(dc1), widen(dc1_bias)).reshape(N, 4 * cells, -1)
+    x = x + _as_cells(widen(feat_s1), side)
     x = functional.layer_norm(x, x.shape[-1:], widen(scale), widen(shift), eps)
-    x = functional.linear(functional.gelu(x), widen(again), widen(again_bias))
-    x = functional.gelu(x.reshape(N, 16 * cells, -1) + _as_cells(widen(fine), side))
-    y = (widen(brushes) @ x.mT).reshape(N, -1, side, side, 2, 2, 2, 2)
+    x = functional.linear(functional.gelu(x), widen(dc2), widen(dc2_bias))
+    x = functional.gelu(x.reshape(N, 16 * cells, -1) + _as_cells(widen(feat_s0), side))
+    y = (widen(hyper_in) @ x.mT).reshape(N, -1, side, side, 2, 2, 2, 2)
     y = y.permute(0, 1, 2, 4, 6, 3, 5, 7).reshape(N, -1, 4 * side, 4 * side)
     return y.to(image.dtype)
 
 
 def _as_cells(x: torch.Tensor, side: int) -> torch.Tensor:
-    """A finer map [M, A, H, H] as a list [M, H*H, A] in the order in which cells grow."""
+    """A feature map [M, A, H, H] as a list of cells [M, H*H, A] in nested order."""
     if x.ndim == 3:
         return x
     M, A, H, _ = x.shape
     times = (H // side).bit_length() - 1
     parts = (side, *(2,) * times)
     order = [axis for step in range(times + 1) for axis in (1 + step, 2 + times + step)]
-    apart = x.permute(0, 2, 3, 1).reshape(M, *parts, *parts, A)
-    return apart.permute(0, *order, apart.ndim - 1).reshape(M, H * H, A)
+    split = x.permute(0, 2, 3, 1).reshape(M, *parts, *parts, A)
+    return split.permute(0, *order, split.ndim - 1).reshape(M, H * H, A)
 
 
 def grouped_linear(
@@ -199,10 +199,10 @@ def bank_keys(
     *,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """The values and where they belong."""
+    """The values plus their temporal and spatial position embeddings."""
     tagged = RULES["gather"](times, slots, axis=0, batch=0)[:, :, None] + grid
-    places = torch.cat([tagged.flatten(1, 2), positions], 1)
-    return (bank_values(pages, frames, tokens) + places).to(dtype or tokens.dtype)
+    embeddings = torch.cat([tagged.flatten(1, 2), positions], 1)
+    return (bank_values(pages, frames, tokens) + embeddings).to(dtype or tokens.dtype)
 
 
 def conv_norm(
@@ -270,6 +270,6 @@ FUSED: dict[str, Rule] = {
     "grouped_linear": grouped_linear,
     "image_to_tokens": image_to_tokens,
     "offset_norm": offset_norm,
-    "paint_masks": paint_masks,
+    "upscale_masks": upscale_masks,
     "window_attention": window_attention,
 }

@@ -1,8 +1,8 @@
 """conv_norm: a convolution, a norm over its channels at each pixel, and an activation.
 
-A program takes some pixels and all their channels, so that the norm needs no second look. With few
-channels in, what lies under a pixel is gathered and multiplied as a matrix; channel by channel
-(depthwise), taps are added up one after another. Channels lie last in memory, in and out.
+A program takes some pixels and all their channels, so that the norm needs no second pass. A dense
+convolution of few channels gathers the patch under each pixel and multiplies it as a matrix; a
+depthwise convolution adds up taps one after another. Input and output are channels-last.
 
 x [N, H, W, c], weight [C, k*k*c] or [k*k, C] -> [N, H', W', C].
 """
@@ -87,7 +87,7 @@ _DENSE, _DEPTHWISE = Kernel(_dense), Kernel(_depthwise)
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Pixels of a program, depth of a step (not for depthwise ones), warps."""
+    """Pixels of a program, depth of a step (not of depthwise convolutions), warps."""
 
     rows: int
     depth: int
@@ -106,7 +106,7 @@ def conv_norm(
     precision: str = "tf32",
     out: torch.Tensor,
 ) -> torch.Tensor:
-    """Fill `out` [N, H', W', C]; all tensors lie without gaps."""
+    """Fill `out` [N, H', W', C]; all tensors are contiguous."""
     N, H, W, channels = x.shape
     _, high, wide, C = out.shape
     at = attributes

@@ -1,12 +1,12 @@
-"""Which kernel runs a linear layer: by the number of rows, their width, and what stands beside it.
+"""Which kernel runs a linear layer: by the number of rows, their width, and what is fused.
 
     rotated, narrow                  `row_linear.rotated_linear`
     few rows, a deep product         `few_rows`
     many narrow rows with a norm     `row_linear`
     else                             the norm by itself, then cuBLAS, or `linear` for what it lacks
 
-cuBLAS has bias, ReLU and GELU (its tanh form, which is within half a unit of bf16 of the exact one)
-in its products, and adds to what is there, but not a bias at the same time.
+cuBLAS has bias, ReLU and GELU (its tanh form, within half a unit of bf16 of the exact form) in its
+products, and accumulates into the output, but not with a bias at the same time.
 """
 
 from functools import lru_cache
@@ -29,7 +29,7 @@ from samgraph.graph.dims import known
 
 _TALL = 512  # rows of a product in float32 that is better left to cuBLAS
 
-_ROUNDED = WeakTensorKeyDictionary()  # biases as cuBLAS wants them
+_ROUNDED = WeakTensorKeyDictionary()  # biases in the dtype that cuBLAS needs
 
 
 def fused_linear(
@@ -73,7 +73,7 @@ def _rotated(
     rotation: Rotation,
     out: torch.Tensor,
 ) -> None:
-    """A rotated layer at once, or its product first."""
+    """A rotated layer in one kernel, or its product first."""
     (M, K), N = x.shape, len(weight)
     blocks = table.rotated_blocks(M, N, K, weight.dtype)
     if blocks is not None and K <= WIDEST:
@@ -147,7 +147,7 @@ def _by_cublas(
     activation: str,
     out: torch.Tensor,
 ) -> bool:
-    """Whether cuBLAS can do all of it, and then did."""
+    """Run it with cuBLAS where cuBLAS can do all of it; whether it did."""
     if not x.is_cuda or x.dtype != weight.dtype:
         return False
     if weight.dtype == torch.float32:
@@ -179,7 +179,7 @@ def _zeros(count: int, device: torch.device) -> torch.Tensor:
 
 
 def _rounded(bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A bias as cuBLAS wants it, rounded once for as long as it lives."""
+    """A bias rounded to `dtype`, cached for as long as the bias lives."""
     if bias.dtype == dtype:
         return bias
     known: torch.Tensor | None = _ROUNDED.get(bias)
@@ -189,11 +189,11 @@ def _rounded(bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:
-    """[..., C] as [M, C]; copied only where rows do not lie one behind another."""
+    """[..., C] as [M, C]; copied only where channels are not contiguous."""
     flat = x.reshape(-1, x.shape[-1])
     return flat if flat.stride(1) == 1 else flat.contiguous()
 
 
 def _repeated_rows(x: torch.Tensor) -> torch.Tensor:
-    """As `as_rows`; of what is the same all along the first axis, that one part."""
+    """As `as_rows`; of a tensor expanded along the first axis, the rows of one batch."""
     return as_rows(x[:1] if x.ndim > 2 and x.stride(0) == 0 else x)

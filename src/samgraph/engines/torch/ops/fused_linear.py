@@ -101,14 +101,14 @@ def reference(
 
 def in_halves(x: Array, width: int) -> Array:
     """Columns in heads of `width`, the even channels of each first, then the odd."""
-    apart = x.reshape(*x.shape[:-1], -1, width // 2, 2)
-    return np.swapaxes(apart, -1, -2).reshape(x.shape)
+    split = x.reshape(*x.shape[:-1], -1, width // 2, 2)
+    return np.swapaxes(split, -1, -2).reshape(x.shape)
 
 
 def in_pairs(x: Array, width: int) -> Array:
     """The inverse of `in_halves`."""
-    apart = x.reshape(*x.shape[:-1], -1, 2, width // 2)
-    return np.swapaxes(apart, -1, -2).reshape(x.shape)
+    split = x.reshape(*x.shape[:-1], -1, 2, width // 2)
+    return np.swapaxes(split, -1, -2).reshape(x.shape)
 
 
 def work(result: TensorType, x: TensorType, *_: TensorType, **__: object) -> Dim:
