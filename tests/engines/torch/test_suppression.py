@@ -122,8 +122,8 @@ def test_masks_that_pass_are_those_of_the_host(
     stability = rng.uniform(0.96, 1, (10, 4)).astype(np.float32)
     rule = mask_filter(crop, (100, 150), options, falls_back=falls_back)
 
-    given = map(torch.from_numpy, (masks, ious, stability))
-    found: Any = images.passed(images.screen(*given, rule=rule))
+    there = [torch.from_numpy(x) for x in (masks, ious, stability)]
+    found: Any = images.passed(images.screen(there[0], there[1], there[2], rule))
 
     columns = np.tile([1, 2, 3], (10, 1))
     if not options.multimask:
@@ -152,9 +152,9 @@ def test_filters_and_suppression_do_not_wait_on_the_host(monkeypatch: pytest.Mon
             return real(*given, **named)
 
         monkeypatch.setattr(torch.Tensor, name, counted)
-    equal = torch.equal
+    equal: Any = torch.equal
 
-    def counted_equal(*pair: Any) -> bool:
+    def counted_equal(*pair: Any) -> Any:
         reads.append("equal")
         return equal(*pair)
 
