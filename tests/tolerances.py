@@ -31,6 +31,12 @@ OBJECT_SCORE = 1e-3
 # A stability score is a ratio of pixel counts: two pixels of the smallest mask (56 x 56, half set).
 STABILITY = 1.5e-3
 
+# Exported graphs in ONNX Runtime against our own engine, absolute for results within 1, else
+# relative to the largest: each sums float32 in its own order; noise 3e-5 in the image encoder.
+EXPORTED = 3e-4
+# As STABILITY: two pixels of a mask of 32 x 32, half set.
+EXPORTED_STABILITY = 4e-3
+
 # Video with the memory kept in float32 (`_fp32mem`), 256.
 
 # Low-resolution logits, absolute: noise 1e-4, fed back over ten frames and more.
