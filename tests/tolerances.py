@@ -95,6 +95,9 @@ EXACT_NODE = 1e-6
 # Native attention of small random arrays against the reference in float64: float32 sums of up to a
 # hundred products, and scores up to 100, whose exponential has 100 times their relative error.
 NATIVE_ATTENTION = 2e-4
+# IoU of masks with weights in 8 bits. On a photograph of a cat and the built-in model, clicks gave
+# 0.975 to 0.999: points at the edge of fur turn over.
+INT8_MASKS = 0.95
 # Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
 COLOUR_STEPS = 14
 # Drop-in code. Methods of tensors, and the reference's functions, beside the originals: sums of a

@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from samgraph.checkpoint import LoadReport
+from samgraph.checkpoint.match import MEMORY
 from samgraph.engines import Buffers
 from samgraph.engines.devices import DeviceLike
-from samgraph.errors import GraphError
+from samgraph.errors import CheckpointError, GraphError
 from samgraph.graph import Array, Graph
+from samgraph.passes.drop_unused import drop_unused
+from samgraph.passes.rewriter import Rewriter
 from samgraph.passes.specialise import specialise
 from samgraph.runtime import CompileOptions, Session
 
@@ -61,6 +65,7 @@ class CompiledModel:
         self._compiled: dict[str, Any] = {}
         self._locks: dict[str, threading.Lock] = {}
         self.graphs: Mapping[str, Any] = GraphTable(self, names)
+        self.report = LoadReport()
 
     def __repr__(self) -> str:
         return f"<{self.config.name} at {self.config.image_size} px: {self.session.reason}>"
@@ -97,10 +102,34 @@ class CompiledModel:
         return self._exact if name in self._exact_names else self.session
 
     def _compile(self, name: str, for_one: bool) -> Any:
-        graph = self.graph(name)
+        graph = computable(self.graph(name), self.weights)
         if for_one:
             graph = specialise(graph, {self._for_one[name][0]: 1})
         return self.session_for(name).compile(graph, self.weights)
+
+
+def computable(graph: Graph, weights: Mapping[str, Array]) -> Graph:
+    """The graph; of an image-only checkpoint, without the outputs that only videos need.
+
+    Raises:
+        CheckpointError: Other weights are missing, or no output is left.
+    """
+    missing = [value.name for value in graph.params if value.name not in weights]
+    if not missing:
+        return graph
+    unknown, rewriter = set(missing), Rewriter(graph)
+    for node in graph:
+        rewriter.keep(node)
+        if any(value.name in unknown for value in node.inputs):
+            unknown.add(node.result.name)
+    outputs = tuple((name, value) for name, value in graph.outputs if value.name not in unknown)
+    if not outputs or not all(name.startswith(MEMORY) for name in missing):
+        raise CheckpointError(
+            f"the checkpoint has no weights for `{graph.name}`",
+            got=f"`{missing[0]}` and {len(missing) - 1} more are missing",
+            hint="load the whole checkpoint",
+        )
+    return drop_unused(rewriter.finish(outputs))
 
 
 class GraphTable(Mapping[str, Any]):

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.checkpoint import LoadReport
 from samgraph.engines import Buffer, Buffers
 from samgraph.exporters import ExportOptions
 from samgraph.graph import Array, Graph
@@ -191,6 +192,7 @@ class SegmentationModel(Protocol):
     buffers: Buffers  # operations on the values passed between its methods
     preprocessing: Preprocessing
     memory_layout: MemoryLayout
+    report: LoadReport  # what its checkpoint lacks
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:

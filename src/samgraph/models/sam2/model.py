@@ -109,6 +109,8 @@ class Sam2Model(CompiledModel):
             no_memory=np.full(count, not features.is_conditioned),
             multimask=prompts.multimask,
         )
+        if "pointer" not in found:  # an image-only checkpoint
+            found["pointer"] = self.buffers.zeros((count, self.config.channels), "f32")
         return DecodedObjects(**found)
 
     def decode_tracked(self, features: Features, count: int) -> TrackedObjects:
@@ -167,7 +169,7 @@ class Sam2Model(CompiledModel):
 
     def checkpoint(self) -> dict[str, Array]:
         """Every tensor, under the names of a checkpoint."""
-        unread = self.graph_set.unread(self.config)
+        unread = {} if self.report.missing else self.graph_set.unread(self.config)
         missing = {name: np.zeros(shape, np.float32) for name, shape in unread.items()}
         return missing | dict(self.weights)
 
