@@ -135,15 +135,15 @@ clean_options = option_group(
     CleanOptions,
     click.option(
         "--fill-holes", type=AREA, default=0, metavar="AREA",
-        help="Fill holes of at most so many pixels.",
+        help="Fill holes of at most N pixels.",
     ),
     click.option(
         "--drop-specks", type=AREA, default=0, metavar="AREA",
-        help="Remove islands of at most so many pixels.",
+        help="Remove islands of at most N pixels.",
     ),
     click.option(
         "--smooth", type=AREA, default=0, metavar="RADIUS",
-        help="Smooth edges by a majority vote within so many pixels.",
+        help="Smooth edges by a majority vote within N pixels.",
     ),
 )  # fmt: skip
 
