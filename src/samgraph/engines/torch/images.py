@@ -75,9 +75,9 @@ class TorchImages:
         self, logits: torch.Tensor, size_hw: tuple[int, int], threshold: float
     ) -> list[NDArray[np.int64]]:
         """Where each of the masks [N, L, L] begins and ends, column by column."""
-        counts, places = measuring.changes(logits, size_hw, threshold)
+        counts, positions = measuring.changes(logits, size_hw, threshold)
         ends = np.cumsum(counts.cpu().numpy())[:-1]
-        return np.split(places.cpu().numpy(), ends) if len(logits) else []
+        return np.split(positions.cpu().numpy(), ends) if len(logits) else []
 
     @contextmanager
     def beside(self) -> Iterator[None]:
