@@ -12,7 +12,7 @@ from samgraph.cli.image_output import (
     output_options,
     run_command,
 )
-from samgraph.cli.option_groups import SectionedCommand, option_group, section
+from samgraph.cli.option_groups import SectionedCommand, click_options, option_group, section
 from samgraph.cli.options import (
     BOX,
     POINT,
@@ -109,16 +109,7 @@ class ImagePrompt:
 prompt_options = option_group(
     "prompt",
     ImagePrompt,
-    click.option(
-        "--point", "points", multiple=True, type=POINT, help="A positive click: on the object."
-    ),
-    click.option(
-        "--negative",
-        "negatives",
-        multiple=True,
-        type=POINT,
-        help="A negative click: not the object.",
-    ),
+    *click_options(POINT),
     click.option("--box", "boxes", multiple=True, type=BOX, help="A box around an object."),
     click.option("--mask", type=FilePath(dir_okay=False), help="A mask prompt, as an image."),
     click.option(
