@@ -49,7 +49,7 @@ export const post = (path, value, options) => send("POST", path, value, options)
 
 /**
  * Uploads a file to `images` or `videos`, with its progress (0 to 1): XMLHttpRequest tells, fetch does not.
- * With `session`, the session file that a video goes on with, both travel as a form.
+ * With `session`, the session file of a video, both are sent as a form.
  */
 export function upload(path, file, { session, onProgress = () => {} } = {}) {
   return new Promise((resolve, reject) => {

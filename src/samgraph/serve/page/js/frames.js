@@ -20,7 +20,7 @@ export function onArrival(f) { onFrame = f; }
 /** The address of a frame's picture. */
 export const frameUrl = (frame, width) => `api/videos/${state.medium.id}/frames/${frame}?width=${width}`;
 
-/** The width that the view needs, of a few, so that zooming does not load each frame anew. */
+/** The width that the view needs, of a few, so that zooming does not reload each frame. */
 function neededWidth() {
   const need = state.medium.width * view.scale * Math.min(2, devicePixelRatio || 1);
   return Math.min(state.medium.width, WIDTHS.find((width) => width >= need * 0.95) ?? state.medium.width);
