@@ -1,15 +1,15 @@
 """Every tolerance of the tests, with its reason.
 
 "Noise" is how far the reference moves when it runs itself in float64 or with another number of
-threads; it was measured for our files (`tests/golden/README.md`) and for the shared ones. A limit
+threads; it was measured for our files (`tests/golden/README.md`) and for the shared files. A limit
 is some ten times the noise: far above rounding, far below any mistake, which shows at 1e-2 or more.
-Relative limits are to the largest value of the recorded array (`Golden.compare`), absolute ones
+Relative limits are to the largest value of the recorded array (`Golden.compare`), absolute limits
 are differences (`Golden.difference`).
 """
 
 # Components against the reference, float32, relative.
 
-# Image encoder, neck, position encodings: noise 1.7e-6 at 256 (1.1e-6 for the shared 1024 ones).
+# Image encoder, neck, position encodings: noise 1.7e-6 at 256 (1.1e-6 for shared files, 1024).
 ENCODER = 2e-5
 # The same at 1024, where sums are longer and the deeper models were not measured.
 ENCODER_1024 = 1e-4
@@ -57,7 +57,7 @@ VIDEO_POINTER_1024 = 2e-3
 VIDEO_MEMORY_1024 = 3e-2
 # How near 0 the recorded logit of a pixel must be whose sign may turn on a prompted frame. At the
 # last prompt of S2 logits differ by 6e-4 to 8e-4, by the order of sums alone; 3 to 5 pixels turn.
-VIDEO_TURNED_1024 = 1.5e-3
+VIDEO_FLIPPED_1024 = 1.5e-3
 
 # Video with the memory rounded to bfloat16, as the reference does it. A difference of 1e-6 may
 # round to the neighbouring bfloat16 number (4e-3 away) and feed back: two runs of the reference

@@ -9,7 +9,13 @@ from typing import Any
 import torch
 
 from samgraph.engines.devices import Device
-from samgraph.engines.protocol import Decision, EngineOptions, MemoryUsage
+from samgraph.engines.protocol import (
+    CPU_ATTENTION_TOKENS,
+    CPU_OBJECTS_AT_ONCE,
+    Decision,
+    EngineOptions,
+    MemoryUsage,
+)
 from samgraph.engines.torch.buffers import TorchBuffers
 from samgraph.engines.torch.cuda_graphs import GraphRunner
 from samgraph.engines.torch.evaluation import Evaluator
@@ -187,12 +193,12 @@ class TorchEngine:
     @property
     def attention_tokens(self) -> int | None:
         """A GPU is filled by many objects; a CPU by one at 1024 pixels."""
-        return None if self.device.kind == "cuda" else 1 << 15
+        return None if self.device.kind == "cuda" else CPU_ATTENTION_TOKENS
 
     @property
     def objects_at_once(self) -> int:
         """All of them on a GPU, within its memory."""
-        return 32 if self.device.kind == "cuda" else 4
+        return 32 if self.device.kind == "cuda" else CPU_OBJECTS_AT_ONCE
 
     def version(self) -> str:
         """Torch's version, and the device."""

@@ -31,7 +31,7 @@ from samgraph.predict.video.options import DisplayOptions
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.step import Outcome, without_holes
 
-# What a kept result takes beside its mask: a record and its place in a table.
+# Bytes of a kept result without its mask: a record and its entry in a table.
 RECORD_BYTES = 700
 # What the logits of objects that lose a pixel are cut to.
 LOSING_LOGIT = -10.0
@@ -293,5 +293,5 @@ def without_overlaps(logits: Floats) -> Floats:
     if len(logits) < 2:
         return logits
     winner = logits.argmax(axis=0)
-    places = np.arange(len(logits)).reshape(-1, *(1,) * (logits.ndim - 1))
-    return np.where(winner == places, logits, np.minimum(logits, np.float32(LOSING_LOGIT)))
+    indices = np.arange(len(logits)).reshape(-1, *(1,) * (logits.ndim - 1))
+    return np.where(winner == indices, logits, np.minimum(logits, np.float32(LOSING_LOGIT)))
