@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.engines import Buffer, Buffers
+from samgraph.errors import DeviceMemoryError
 from samgraph.graph import Array, Graph
 from samgraph.graph.types import DType
 from samgraph.runtime import Session
@@ -194,6 +195,9 @@ class SegmentationModel(Protocol):
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
         """The feature maps of one image."""
+
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """Run on the CPU from now on; raises `full` where it does so already."""
 
     def encode(self, image: Any) -> Features:
         """Images [B, 3, S, S], normalised."""
