@@ -133,3 +133,12 @@ CUDA_BF16 = {
     "decode_tracked": 3e-2,
     "memory_encoder": 1.5e-2,
 }
+
+# Mask logits of a tracked video whose objects run in smaller batches, or whose graphs are those for
+# a batch of one, against one batch: other kernels sum in another order, and memory stored in bf16
+# rounds the difference up to 2**-9 of a value, frame after frame.
+SMALLER_BATCHES = 2e-2
+
+# Parts of SAM 2 before and after a pass of the torch engine, by the numpy references in float32,
+# relative to the largest value: products of weights are multiplied out, a few layers deep.
+TORCH_PASS = 1e-4

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from samgraph.checkpoint import LoadReport
 from samgraph.engines import Buffer, Buffers
+from samgraph.errors import DeviceMemoryError
 from samgraph.exporters import ExportOptions
 from samgraph.graph import Array, Graph
 from samgraph.graph.types import DType
@@ -197,6 +198,9 @@ class SegmentationModel(Protocol):
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
         """The feature maps of one image."""
+
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """Run on the CPU from now on; raises `full` where it does so already."""
 
     def encode(self, image: Any) -> Features:
         """Images [B, 3, S, S], normalised."""

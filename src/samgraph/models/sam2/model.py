@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samgraph.engines import Buffer
+from samgraph.engines import Buffer, Buffers
 from samgraph.engines.devices import DeviceLike
+from samgraph.errors import DeviceMemoryError
 from samgraph.graph import Array, Graph
 from samgraph.models.compiled import CompiledModel
 from samgraph.models.family import (
@@ -76,6 +77,11 @@ class Sam2Model(CompiledModel):
         self._no_mask = lru_cache(maxsize=64)(
             lambda count: self.buffers.zeros((count, 1, side, side), "f32")
         )
+
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """Run on the CPU from now on; raises `full` where it does so already."""
+        super().leave_device(full, used)
+        self._no_mask.cache_clear()
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:

@@ -7,6 +7,7 @@ Shapes: N objects, H and W of the frame, L mask size.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from samgraph.engines import Buffer, Buffers
 from samgraph.engines.buffers import HOST_BUFFERS, DeviceImages
-from samgraph.errors import OptionError, PromptError
+from samgraph.errors import DeviceMemoryError, OptionError, PromptError
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.media.drawing import overlay
 from samgraph.media.image.preprocess import upscale_logits, upscale_masks
@@ -143,7 +144,8 @@ class FrameResult(MaskOutput):
             masks[~self.present] = False
             return masks
         if self.buffers.images is not None and not self.display.fill_holes:
-            return self._downloaded_masks(self.buffers.images)
+            with suppress(DeviceMemoryError):  # the host enlarges as well
+                return self._downloaded_masks(self.buffers.images)
         masks = np.zeros((len(self), *self.size_hw), np.bool_)
         for mask, obj, is_there in zip(masks, self.object_results, self.present, strict=True):
             if obj.rle is not None:
