@@ -245,6 +245,8 @@ class Family:
         find_config: A config from its name, itself, or a mapping of fields.
         config_from_json: The inverse of a config's `to_json`.
         build: The model of a config and its weights.
+        approximations: Names of the approximations it has. With `pooled-memory` its configs have a
+            field `memory_pool`.
     """
 
     name: str
@@ -258,3 +260,4 @@ class Family:
     find_config: Callable[[Any], Any]
     config_from_json: Callable[[str], Any]
     build: Callable[..., SegmentationModel]
+    approximations: frozenset[str] = frozenset(("few-memories", "small-input"))

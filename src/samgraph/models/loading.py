@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
-from samgraph.runtime import CompileOptions, find_profile
+from samgraph.runtime import Approximation, CompileOptions, find_profile
 from samgraph.runtime.profiles import ProfileLike
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -34,13 +35,14 @@ def load_model(
     threads: int | None = None,
     profile: ProfileLike | None = None,
     image_size: int | None = None,
+    approximation: str | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
 ) -> SegmentationModel:
     """A model from a name, a checkpoint file, or a mapping of arrays.
 
     The config is recognised; give it only for models without a name here. `options` is an
-    alternative to engine, precision, threads and profile.
+    alternative to engine, precision, threads, profile and approximation.
     """
     if options is None:
         options = CompileOptions(
@@ -48,11 +50,13 @@ def load_model(
             precision=precision,  # type: ignore[arg-type]  # checked there
             threads=threads,
             profile=find_profile(profile, weights_file(source)),
+            approximation=approximation,
         )
     found = read_source(source, mirror=mirror)
     family, chosen = recognise(found) if config is None else find_config(config)
     if image_size is not None:
         chosen = chosen.at_size(image_size)
+    chosen = approximate(family, chosen, options.chosen_approximation)
     traced: dict[str, Graph] = {}
     if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
         if _CONFIG_KEY in found.metadata and config is None:
@@ -62,6 +66,32 @@ def load_model(
         _check(found, family, chosen, traced)
     weights = checkpoint.as_float32(found).tensors
     return family.build(chosen, weights, device=device, options=options, traced=traced)
+
+
+def approximate(family: Family, config: Any, approximation: Approximation | None) -> Any:
+    """The config of a model that computes less; the config itself without an approximation."""
+    if approximation is None:
+        return config
+    if approximation.name not in family.approximations:
+        raise OptionError(
+            f"{config.name} has no approximation `{approximation.name}`",
+            expected=", ".join(sorted(family.approximations)) or "none",
+        )
+    if approximation.memory_pool > 1:
+        config = replace(config, memory_pool=approximation.memory_pool)
+    if approximation.input_divisor > 1:
+        config = config.at_size(config.image_size // approximation.input_divisor)
+    return config
+
+
+def exact_config(model: SegmentationModel) -> Any:
+    """The config of a model without its approximation."""
+    approximation, config = model.session.options.chosen_approximation, model.config
+    if approximation is not None and approximation.memory_pool > 1:
+        config = replace(config, memory_pool=1)
+    if approximation is not None and approximation.input_divisor > 1:
+        config = config.at_size(config.image_size * approximation.input_divisor)
+    return config
 
 
 def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
@@ -90,8 +120,15 @@ def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
 def save_model(
     model: SegmentationModel, path: str | os.PathLike[str], precision: str = "fp32"
 ) -> None:
-    """Write a `.safetensors` file that `load_model` reads back, config included."""
-    metadata = {_CONFIG_KEY: model.config.to_json(), _FAMILY_KEY: model.family, "format": "pt"}
+    """Write a `.safetensors` file that `load_model` reads back, config included.
+
+    An approximation is not written: the file holds the model itself.
+    """
+    metadata = {
+        _CONFIG_KEY: exact_config(model).to_json(),
+        _FAMILY_KEY: model.family,
+        "format": "pt",
+    }
     checkpoint.save(path, model.checkpoint(), precision=precision, metadata=metadata)  # type: ignore[arg-type]  # checked there
 
 

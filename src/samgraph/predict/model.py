@@ -13,7 +13,14 @@ from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS
 from samgraph.models.family import SegmentationModel
-from samgraph.models.loading import ConfigLike, Source, load_model, save_model, weights_file
+from samgraph.models.loading import (
+    ConfigLike,
+    Source,
+    exact_config,
+    load_model,
+    save_model,
+    weights_file,
+)
 from samgraph.predict.options import changed, refuses_unknown
 from samgraph.runtime import CompileOptions, find_profile
 from samgraph.runtime.profiles import ProfileLike
@@ -73,7 +80,7 @@ class Model:
         if source is None or isinstance(source.source, Mapping):
             device = "auto" if source is None else source.device
             core, options = self.core, self.core.session.options
-            source = ModelSource(core.checkpoint(), core.config, device, None, options, None)
+            source = ModelSource(core.checkpoint(), exact_config(core), device, None, options, None)
         return _reload, (source, fingerprint(self.core))
 
     def __copy__(self) -> Model:
@@ -320,6 +327,7 @@ def load(
     threads: int | None = None,
     profile: ProfileLike | None = None,
     image_size: int | None = None,
+    approximation: str | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
 ) -> Model:
@@ -328,7 +336,8 @@ def load(
     With no source it is the built-in model, `samgraph-nano`, which needs no network. Released
     weights are downloaded once and checked. The config is recognised from the file; give it only
     for a model that has no name here. `profile` says how graphs are compiled: a `Profile`, its
-    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too.
+    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too. `approximation`
+    names a way to compute less, at a cost in quality (`samgraph.runtime.APPROXIMATIONS`).
     """
     chosen: Source = NANO.name if source is None else source
     if options is None:
@@ -337,6 +346,7 @@ def load(
             precision=precision,  # type: ignore[arg-type]  # checked there
             threads=threads,
             profile=find_profile(profile, weights_file(chosen)),
+            approximation=approximation,
         )
     wanted = ModelSource(chosen, config, device, image_size, options, mirror)
     return Model(_load(wanted), _lasting(wanted))

@@ -71,6 +71,7 @@ def test_attention_of_any_shape(
     quarter=SMALL,
     widths=st.tuples(st.integers(1, 9), st.integers(1, 9)),
     threads=st.integers(1, 3),
+    pooled_frames=st.integers(0, 9),
 )
 def test_attention_over_rotated_memory_of_any_shape(
     kernels: Kernels,
@@ -82,18 +83,25 @@ def test_attention_over_rotated_memory_of_any_shape(
     quarter: int,
     widths: tuple[int, int],
     threads: int,
+    pooled_frames: int,
 ) -> None:
     D, (C, E) = 4 * quarter, widths
-    S = frames * grid[0] * grid[1] + plain
+    pooled = 0
+    if grid[0] % 2 == grid[1] % 2 == 0:
+        pooled = pooled_frames * grid[0] * grid[1] // 4
+    S = pooled + frames * grid[0] * grid[1] + plain
     if S == 0:
         return
     q, k, v = drawn(1, N, T, D) * 3, drawn(2, N, S, C), drawn(3, N, S, E)
     weight, bias = drawn(4, D, C), drawn(5, D)
-    options = {"grid": grid, "theta": 1e4, "unrotated": plain, "scale": D**-0.5}
+    mask = drawn(6, S) if pooled else None
+    options = {
+        "grid": grid, "theta": 1e4, "unrotated": plain, "scale": D**-0.5, "pooled": pooled
+    }  # fmt: skip
 
-    y = kernels.rope_key_attention(q, k, v, weight, bias, **options, threads=threads)
+    y = kernels.rope_key_attention(q, k, v, weight, bias, mask, **options, threads=threads)
 
-    expected = reference("rope_key_attention", q, k, v, weight, bias, **options)
+    expected = reference("rope_key_attention", q, k, v, weight, bias, mask, **options)
     np.testing.assert_allclose(y, expected, rtol=NATIVE_ATTENTION, atol=NATIVE_ATTENTION / 10)
 
 

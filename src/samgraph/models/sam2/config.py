@@ -17,6 +17,7 @@ from samgraph.models.sam2.config_rules import field_problems, size_problems
 from samgraph.untrusted.text import shown, strict_json
 
 LONGEST_JSON = 1 << 14
+_NOT_GIVEN = frozenset(("memory_pool",))  # set by an approximation alone, never by a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Sam2Config:
     fuser_layers: int = 2
     rope_theta: float = 10000.0
     max_pointers: int = 16
+    memory_pool: int = 1  # 2: frames but the last are averaged over 2 x 2 cells, an approximation
 
     # where memory attention adds positions, and whether the angles of RoPE repeat for every frame
     pos_enc_at_attn: bool = False
@@ -99,7 +101,7 @@ class Sam2Config:
 
     def to_json(self) -> str:
         """Text that `from_json` reads back."""
-        return json.dumps(asdict(self))
+        return json.dumps({k: v for k, v in asdict(self).items() if k not in _NOT_GIVEN})
 
 
 def _problems(config: Sam2Config) -> list[str]:
@@ -193,7 +195,7 @@ def find_config(wanted: "str | Sam2Config | Mapping[str, Any]") -> Sam2Config:
         raise OptionError(f"there is no config `{shown(wanted)}`", expected=", ".join(near))
     if not isinstance(wanted, Mapping):
         raise OptionError("a config is a name or a mapping", got=f"a {type(wanted).__name__}")
-    known = {field.name for field in fields(Sam2Config)}
+    known = {field.name for field in fields(Sam2Config)} - _NOT_GIVEN
     unknown = sorted(str(key)[:80] for key in wanted if key not in known)
     if unknown:
         near = get_close_matches(unknown[0], known, n=3) or sorted(known)

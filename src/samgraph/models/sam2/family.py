@@ -43,4 +43,5 @@ family = Family(
     find_config=find_config,
     config_from_json=from_json,
     build=Sam2Model,
+    approximations=frozenset(("pooled-memory", "few-memories", "small-input")),
 )

@@ -286,10 +286,12 @@ def _attended(
     N, F = symbol("N"), _frames(config)
     at = builder.scope()
     tokens = memory_bank.pointer_tokens(config, pointers)
-    memory = ops.concat([frames.reshape(N, F * T, config.memory_channels), tokens], axis=1)
+    cells = memory_bank.pool_frames(config, frames.reshape(N, F * T, config.memory_channels))
+    memory = ops.concat([cells, tokens], axis=1)
+    frame_positions = memory_bank.frame_positions(at, config, slots)
     position = ops.concat(
         [
-            memory_bank.frame_positions(at, config, slots),
+            memory_bank.pool_frames(config, frame_positions),
             memory_bank.pointer_positions(at, config, times),
         ],
         axis=1,
@@ -303,6 +305,7 @@ def _attended(
         memory,
         position,
         tokens.shape[1],
+        memory_bank.pooled_tokens(config, F),
     )
     return to_image(x, E, E)
 

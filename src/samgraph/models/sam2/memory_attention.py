@@ -7,11 +7,14 @@
 
 The memory is whole frames, oldest conditioning frames first, then object pointers, which have
 no position in the grid and are not rotated. Keys and values have 64 channels, the frame 256.
+Of frames whose 2 x 2 cells are averaged (`memory_pool`) a token counts as four.
 
 Where positions are added is set by the config (`pos_enc_at_...`), as in the original.
 
 Shapes: N objects, T cells of the grid, M memory tokens, K of them pointers, C channels.
 """
+
+import math
 
 from samgraph import ops
 from samgraph.errors import ShapeError
@@ -30,18 +33,21 @@ def memory_attention(
     memory: Tensor,
     memory_position: Tensor,
     pointer_tokens: Dim,
+    pooled_tokens: Dim = 0,
 ) -> Tensor:
     """current [N or 1, T, C], its sine position [1, T, C], memory [N, M, 64] -> [N, T, C].
 
-    A tenth of the position is added once, at the start.
+    A tenth of the position is added once, at the start. The first `pooled_tokens` of the memory
+    are averages of 2 x 2 cells.
     """
     _check_rope(config, memory.shape[1] - pointer_tokens)
+    unplaced = pointer_tokens, pooled_tokens
     x = at.mark("input", current + position * _POSITION_SHARE)
     memory = at.mark("memory", memory)
     memory_position = at.mark("memory_position", memory_position)
     for i in range(config.memory_layers):
         layer = at / "layers" / i
-        x = memory_layer(layer, config, x, position, memory, memory_position, pointer_tokens)
+        x = memory_layer(layer, config, x, position, memory, memory_position, *unplaced)
     return layer_norm(at / "norm", x, eps=config.transformer_norm_eps)
 
 
@@ -53,11 +59,13 @@ def memory_layer(
     memory: Tensor,
     memory_position: Tensor,
     pointer_tokens: Dim,
+    pooled_tokens: Dim = 0,
 ) -> Tensor:
     """One layer: [N or 1, T, C] -> [N, T, C]. Self-attention of a shared frame is computed once."""
     x = at.mark("after_self_attn", self_attention_step(at, config, x, position))
     x = ops.expand(x, memory.shape[0], *x.shape[1:])
-    x = cross_attention_step(at, config, x, position, memory, memory_position, pointer_tokens)
+    both = pointer_tokens, pooled_tokens
+    x = cross_attention_step(at, config, x, position, memory, memory_position, *both)
     return at.mark("output", feedforward_step(at, config, at.mark("after_cross_attn", x)))
 
 
@@ -76,12 +84,14 @@ def cross_attention_step(
     memory: Tensor,
     memory_position: Tensor,
     pointer_tokens: Dim,
+    pooled_tokens: Dim = 0,
 ) -> Tensor:
     """Cross-attention to the memory."""
     normal = layer_norm(at / "norm2", x, eps=config.transformer_norm_eps)
     q = normal + position if config.pos_enc_at_cross_attn_queries else normal
     k = memory + memory_position if config.pos_enc_at_cross_attn_keys else memory
-    return x + rope_attention(at / "cross_attn_image", config, q, k, memory, pointer_tokens)
+    at = at / "cross_attn_image"
+    return x + rope_attention(at, config, q, k, memory, pointer_tokens, pooled_tokens)
 
 
 def feedforward_step(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
@@ -92,7 +102,13 @@ def feedforward_step(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
 
 
 def rope_attention(
-    at: Scope, config: Sam2Config, q: Tensor, k: Tensor, v: Tensor, unrotated: Dim
+    at: Scope,
+    config: Sam2Config,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    unrotated: Dim,
+    pooled: Dim = 0,
 ) -> Tensor:
     """Attention with its projections, queries and keys rotated by their position in the grid."""
     C, heads = config.channels, config.memory_heads
@@ -107,12 +123,20 @@ def rope_attention(
             theta=config.rope_theta,
             heads=heads,
             unrotated=rest,
+            pooled=coarse,
         )
-        for x, rest in ((q, 0), (k, unrotated))
+        for x, rest, coarse in ((q, 0, 0), (k, unrotated, pooled))
     )
     q, k = at.mark("q_rotated", q), at.mark("k_rotated", k)
-    y = ops.attention(q, k, v, heads=heads, scale=(C // heads) ** -0.5)
+    mask = None if pooled == 0 else _pooled_weight(at, pooled, k.shape[1])
+    y = ops.attention(q, k, v, mask, heads=heads, scale=(C // heads) ** -0.5)
     return linear(at / "out_proj", y, C)
+
+
+def _pooled_weight(at: Scope, pooled: Dim, keys: Dim) -> Tensor:
+    """What is added to the scores of keys, [M]: an average of four cells has their weight."""
+    four, one = (at.builder.constant(math.log(count), "f32") for count in (4, 1))
+    return ops.concat([ops.expand(four, pooled), ops.expand(one, keys - pooled)], axis=0)
 
 
 def _check_rope(config: Sam2Config, rotated: Dim) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from samgraph import ops
 from samgraph.errors import InputError
-from samgraph.graph import Array, Scope, Tensor
+from samgraph.graph import Array, Dim, Scope, Tensor
+from samgraph.graph.dims import floor_divide
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import linear
 from samgraph.models.sam2.positions import sine_grid, sine_time
@@ -37,6 +38,28 @@ def frame_positions(at: Scope, config: Sam2Config, slots: Tensor) -> Tensor:
     position = sine_grid(C, side, side).reshape(C, side * side).T[None, None]
     tagged = ops.gather(table, slots, 0).reshape(N, F, 1, C) + position
     return tagged.reshape(N, F * (side * side), C)
+
+
+def pooled_tokens(config: Sam2Config, frames: Dim) -> Dim:
+    """The number of tokens of pooled frames: a quarter of the tokens of all frames but the last."""
+    return 0 if config.memory_pool == 1 else (frames - 1) * (config.grid**2 // 4)
+
+
+def pool_frames(config: Sam2Config, tokens: Tensor) -> Tensor:
+    """Frames but the last averaged over 2 x 2 cells: [N, F*T, C] -> [N, (F-1)*T/4 + T, C].
+
+    Without `memory_pool` the tokens themselves.
+    """
+    N, M, C = tokens.shape
+    side, area = config.grid, config.grid**2
+    frames, older = floor_divide(M, area), M - area
+    count = pooled_tokens(config, frames)
+    if count == 0:
+        return tokens
+    cells = ops.slice_along(tokens, 1, 0, older)
+    cells = cells.reshape(N, frames - 1, side // 2, 2, side // 2, 2, C)
+    averages = ops.reduce(cells, (3, 5), how="mean").reshape(N, count, C)
+    return ops.concat([averages, ops.slice_along(tokens, 1, older, M)], axis=1)
 
 
 def pointer_tokens(config: Sam2Config, pointers: Tensor) -> Tensor:
