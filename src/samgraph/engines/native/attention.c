@@ -8,7 +8,8 @@
 
      sg_attention         any lengths and widths, several heads, an additive mask
      sg_memory_attention  keys that are a narrow memory, projected and rotated by axial RoPE:
-                          the rotation is moved to the queries (see there)
+                          the rotation is moved to the queries (see there); with rounded
+                          operands in attention_bf16.h
 
    The file includes itself once per instruction set; the widest that the processor has is
    chosen by the caller. A query whose keys are all masked by -inf takes the mean of their values.
@@ -63,6 +64,7 @@ struct sg_memory {
     struct sg_frames parts[2];
     int64_t batch, queries, plain, width, channels, value_width;
     float scale;
+    int32_t rounded;               /* whether operands of products may be rounded to 8 bits */
 };
 
 typedef int (*sg_work)(const void *job, int64_t task, void *scratch);
@@ -180,6 +182,7 @@ static inline int64_t sg_most(int64_t a, int64_t b) { return a > b ? a : b; }
 #undef LANES
 #undef ROWS
 #undef TARGET
+#include "attention_bf16.h"
 
 #define ISA avx2
 #define LANES 8
@@ -199,7 +202,7 @@ static inline int64_t sg_most(int64_t a, int64_t b) { return a > b ? a : b; }
 #include "attention.c"
 
 /* The instruction sets, the widest first, as `sg_attention_run` takes them. */
-enum { SG_AVX512 = 2, SG_AVX2 = 1, SG_PLAIN = 0 };
+enum { SG_BF16 = 3, SG_AVX512 = 2, SG_AVX2 = 1, SG_PLAIN = 0 };
 
 #if defined(__x86_64__)
 static uint64_t sg_saved_registers(void) {
@@ -218,7 +221,9 @@ static int sg_widest(void) {
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & FMA) == 0 || (c & OSXSAVE) == 0) return SG_PLAIN;
     uint64_t saved = sg_saved_registers();
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & AVX2) == 0 || (saved & 6) != 6) return SG_PLAIN;
-    return (b & avx512) == avx512 && (saved & 0xe0) == 0xe0 ? SG_AVX512 : SG_AVX2;
+    if ((b & avx512) != avx512 || (saved & 0xe0) != 0xe0) return SG_AVX2;
+    int has_vnni = (c & 1 << 11) != 0;
+    return has_vnni && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5) ? SG_BF16 : SG_AVX512;
 #else
     return SG_PLAIN;
 #endif
@@ -237,7 +242,7 @@ SG_EXPORT int sg_best(void) {
 
 SG_EXPORT int sg_attention(const struct sg_attention *job, int set, int threads) {
 #if defined(__x86_64__)
-    if (set == SG_AVX512) return attention_avx512(job, threads);
+    if (set >= SG_AVX512) return attention_avx512(job, threads);
     if (set == SG_AVX2) return attention_avx2(job, threads);
 #endif
     return attention_plain(job, threads);
@@ -245,7 +250,8 @@ SG_EXPORT int sg_attention(const struct sg_attention *job, int set, int threads)
 
 SG_EXPORT int sg_memory_attention(const struct sg_memory *job, int set, int threads) {
 #if defined(__x86_64__)
-    if (set == SG_AVX512) return memory_avx512(job, threads);
+    if (set == SG_BF16 && job->rounded && job->channels <= MOST_CHANNELS) return low_memory(job, threads);
+    if (set >= SG_AVX512) return memory_avx512(job, threads);
     if (set == SG_AVX2) return memory_avx2(job, threads);
 #endif
     return memory_plain(job, threads);
@@ -262,8 +268,13 @@ static int sg_survives(int set) {
         float q[4] = {1, 2, 3, 4}, k[8] = {1, 1, 1, 1, 1, 1, 1, 1}, v[2] = {1, 2}, out = 0;
         struct sg_attention job = {.q = q, .k = k, .v = v, .out = &out, .batch = 1, .heads = 1,
                                    .queries = 1, .keys = 2, .width = 4, .value_width = 1, .scale = 1};
+        float weight[4] = {1, 1, 1, 1}, bias[4] = {0}, angles[2] = {0};
+        struct sg_memory memory = {.q = q, .k = k, .v = v, .weight = weight, .bias = bias, .out = &out,
+                                   .centres = {angles, angles}, .batch = 1, .queries = 1, .plain = 2,
+                                   .width = 4, .channels = 1, .value_width = 1, .scale = 1, .rounded = 1};
+        memory.parts[1] = (struct sg_frames){0, 1, 1, {angles, angles, angles, angles}};
         signal(SIGILL, SIG_DFL);
-        int status = sg_attention(&job, set, 1);
+        int status = set == SG_BF16 ? sg_memory_attention(&memory, set, 1) : sg_attention(&job, set, 1);
         _exit(status != 0 || out < 1.49f || out > 1.51f);
     }
     int status = 1;
@@ -569,10 +580,9 @@ TARGET static void FN(shift)(float *scores, const float *mask, int64_t count) {
         for (int g = 0; g < GROUPS; g++) *(VF *)(scores + i * BLOCK + g * LANES) += mask[i] * FN(log2e);
 }
 
-/* The unrotated tokens, from `key` on: one vector w = W' q for all of them. */
-TARGET static void FN(absorb_plain)(struct FN(state) *state, const struct sg_memory *job, int64_t n,
-                                    int64_t key, const float *queries, float *w, float *scores) {
-    int64_t C = job->channels, E = job->value_width, keys = sg_keys(job);
+/* The vector w = W' q [channels + 1][BLOCK], for tokens that are not rotated. */
+TARGET static void FN(project)(float *w, const struct sg_memory *job, const float *queries) {
+    int64_t C = job->channels;
     memset(w, 0, (size_t)(C + 1) * BLOCK * sizeof(float));
     for (int64_t d = 0; d < job->width; d++)
         for (int64_t c = 0; c <= C; c++) {
@@ -580,6 +590,13 @@ TARGET static void FN(absorb_plain)(struct FN(state) *state, const struct sg_mem
             for (int g = 0; g < GROUPS; g++)
                 *(VF *)(w + c * BLOCK + g * LANES) += FN(at)(queries + d * BLOCK + g * LANES) * y;
         }
+}
+
+/* The unrotated tokens, from `key` on. */
+TARGET static void FN(absorb_plain)(struct FN(state) *state, const struct sg_memory *job, int64_t n,
+                                    int64_t key, const float *queries, float *w, float *scores) {
+    int64_t C = job->channels, E = job->value_width, keys = sg_keys(job);
+    FN(project)(w, job, queries);
     for (int64_t i = key; i < keys; i += KEYS) {
         int64_t count = sg_least(KEYS, keys - i);
         FN(scores)(scores, job->k + (n * keys + i) * C, C, count, w, C, w + C * BLOCK);

@@ -13,8 +13,8 @@ from samgraph.errors import EngineError
 from samgraph.graph.types import Array
 
 NAME = "_attention.lib"  # next to this file; the same on every system, found by path alone
-VERSION = 2  # of what the kernels compute; part of the key of cached graphs
-_SETS = ("plain", "avx2", "avx512")
+VERSION = 3  # of what the kernels compute; part of the key of cached graphs
+_SETS = ("plain", "avx2", "avx512", "avx512_bf16")
 _ROWS = partial(np.ascontiguousarray, dtype=np.float32)
 
 _Floats = ctypes.c_void_p
@@ -51,6 +51,7 @@ class _Memory(ctypes.Structure):
         *((name, _Int) for name in ("batch", "queries", "plain")),
         *((name, _Int) for name in ("width", "channels", "value_width")),
         ("scale", ctypes.c_float),
+        ("rounded", ctypes.c_int32),
     )
 
 
@@ -112,6 +113,7 @@ class Kernels:
         unrotated: int,
         scale: float,
         pooled: int = 0,
+        rounded: bool = False,
         threads: int = 1,
     ) -> Array:
         """Attention over `axial_rope(linear(k, weight, bias))`: [N, T, D] -> [N, T, E]."""
@@ -121,6 +123,7 @@ class Kernels:
         out = np.empty((N, T, v.shape[-1]), np.float32)
         job = _Memory(q=q.ctypes.data, k=k.ctypes.data, v=v.ctypes.data, out=out.ctypes.data)
         job.weight, job.bias, job.scale = weight.ctypes.data, bias.ctypes.data, scale
+        job.rounded = rounded
         if mask is not None:
             mask = _ROWS(mask.reshape(-1))
             job.mask = mask.ctypes.data

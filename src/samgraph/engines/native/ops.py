@@ -9,6 +9,7 @@ of D channels are never made. An optional mask [S] is added to the scores of eve
 """
 
 from samgraph.graph.dims import Dim, product
+from samgraph.graph.graph import Node
 from samgraph.graph.registry import ENGINE_OPS, expect, find_op, register
 from samgraph.graph.types import Array, TensorType
 
@@ -81,4 +82,10 @@ register(
     meaning=__doc__,
     table=ENGINE_OPS,
 )
+ROUNDED_OPS = frozenset(("rope_key_attention",))  # whose kernels can round operands
 NATIVE_OPS = frozenset(("flash_attention", "rope_key_attention"))
+
+
+def is_rounded(node: Node, precision: str) -> bool:
+    """Whether a kernel rounds the operands of a node's products."""
+    return precision == "bf16" and node.op in ROUNDED_OPS and not node.exact
