@@ -16,6 +16,7 @@ _COMMANDS = {
     "segment": "masks of objects in images, from clicks, boxes or masks",
     "everything": "automatic masks of everything in images",
     "track": "follow objects through a video",
+    "batch": "any of these on many files, on all cores or on Ray, resumable",
     "serve": "a page to click on images and videos, and an HTTP API",
     "convert": "masks from one format to another, with no model",
     "eval": "measure mask quality on a data set",
