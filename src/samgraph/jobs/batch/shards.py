@@ -145,7 +145,7 @@ def _parquet(results: Sequence[Result], totals: Totals) -> bytes:
         "rle": (pa.list_(pa.string()), _listed(lambda mask: mask["segmentation"]["counts"])),
         "score": (pa.list_(pa.float32()), _listed(lambda mask: mask.get("score"))),
         "stability": (pa.list_(pa.float32()), _listed(lambda mask: mask.get("stability_score"))),
-        "box": (pa.list_(pa.list_(pa.float32(), 4)), _listed(_box)),
+        "mask_box": (pa.list_(pa.list_(pa.float32(), 4)), _listed(_box)),
         "area": (pa.list_(pa.int64()), _listed(lambda mask: mask.get("area"))),
         "label": (pa.list_(pa.string()), _listed(lambda mask: mask.get("label"))),
     }
