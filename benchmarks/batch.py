@@ -126,11 +126,11 @@ def draw(where: Path, count: int) -> Path:
     return manifest
 
 
-def batch_run(manifest: Path, workers: int, batch: int) -> dict[str, float]:
+def batch_run(manifest: Path, workers: int, batch: int, device: str = "cpu") -> dict[str, float]:
     """Seconds per image of a batch run, a thread per worker."""
     with folder() as out:
         job = BatchJob((str(manifest),), out / "run", TaskOptions("segment", str(out)))
-        settings = WorkerSettings(job.task, MODEL, ("cpu",), compile=CompileOptions(threads=1))
+        settings = WorkerSettings(job.task, MODEL, (device,), compile=CompileOptions(threads=1))
         options = BatchOptions(ScheduleOptions(workers, batch), progress=False)
         made: list[TimedWorkers] = []
 
@@ -143,10 +143,10 @@ def batch_run(manifest: Path, workers: int, batch: int) -> dict[str, float]:
     return {"wall": seconds / report.total, "processor": used / report.total}
 
 
-def plain_loop(manifest: Path, threads: int | None) -> dict[str, float]:
+def plain_loop(manifest: Path, threads: int | None, device: str = "cpu") -> dict[str, float]:
     """Seconds per image of what a short script does."""
     options = CompileOptions() if threads is None else CompileOptions(threads=threads)
-    model = load(MODEL, device="cpu", options=options)
+    model = load(MODEL, device=device, options=options)
     paths = sorted(manifest.parent.glob("*.jpg"))
     results = []
     model.image(paths[0]).predict(box=BOX, multimask=False)
@@ -158,14 +158,30 @@ def plain_loop(manifest: Path, threads: int | None) -> dict[str, float]:
     return {"wall": seconds / len(paths), "processor": used / len(paths)}
 
 
-def speed(images: int, rounds: int, batch: int) -> None:
-    """Batch runs against one worker and plain loops, in turns."""
-    peers: dict[str, Any] = {
+def on_cpu(batch: int) -> dict[str, Any]:
+    """What is timed on the cores of this machine."""
+    return {
         f"batch, {cores()} workers": lambda path: batch_run(path, cores(), batch),
         "batch, 1 worker": lambda path: batch_run(path, 1, batch),
         "plain loop, all threads": lambda path: plain_loop(path, None),
         "plain loop, 1 thread": lambda path: plain_loop(path, 1),
     }
+
+
+def on_cuda() -> dict[str, Any]:
+    """What is timed on a GPU."""
+    runs = {
+        f"batch, {workers} workers, groups of {batch}": (workers, batch)
+        for workers, batch in ((1, 4), (1, 1), (2, 4), (3, 4), (4, 4), (1, 8))
+    }
+    found: dict[str, Any] = {
+        name: lambda path, how=how: batch_run(path, *how, "cuda") for name, how in runs.items()
+    }
+    return {**found, "plain loop": lambda path: plain_loop(path, None, "cuda")}
+
+
+def speed(images: int, rounds: int, peers: dict[str, Any]) -> None:
+    """Batch runs against one worker and plain loops, in turns."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in peers}
     with folder() as where:
         manifest = draw(where, images)
@@ -253,12 +269,14 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=120)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--inputs", type=int, default=None)
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if given.what == "speed":
-        speed(given.images, given.rounds, given.batch)
+        peers = on_cuda() if given.device == "cuda" else on_cpu(given.batch)
+        speed(given.images, given.rounds, peers)
     elif given.what == "driver":
         driver(given.inputs or 100_000)
     else:

@@ -18,11 +18,12 @@ from samgraph.jobs.batch.inputs import InputOptions
 from samgraph.jobs.batch.on_ray import LOCAL, RayOptions
 from samgraph.jobs.batch.run import MASK_TASKS, BatchJob, BatchOptions, BatchReport, run_batch
 from samgraph.jobs.batch.scheduler import ScheduleOptions
-from samgraph.jobs.batch.settings import WorkerSettings, cores, default_workers
+from samgraph.jobs.batch.settings import WorkerSettings, cores, default_workers, is_gpu
 from samgraph.jobs.batch.tasks import TASKS, Task, TaskOptions
 from samgraph.models.loading import weights_file
 from samgraph.predict.everything.options import EverythingOptions
 
+GPU_BATCH = 4
 MASK_FORMATS = ("coco", "parquet", "jsonl")
 _EXAMPLES = """
 \b
@@ -42,7 +43,7 @@ class WorkerOptions:
 
     Args:
         workers: None: one per core up to eight, one on a GPU, what fits on Ray.
-        batch_size: Inputs that go through the encoder at once.
+        batch_size: Inputs that go through the encoder at once; None: 4 on a GPU, else 1.
         retries: Further attempts at an input whose failure may pass.
         timeout: The most seconds for an input.
         ray: The address of Ray; None for processes.
@@ -51,7 +52,7 @@ class WorkerOptions:
     """
 
     workers: int | None = None
-    batch_size: int = 1
+    batch_size: int | None = None
     retries: int = 2
     timeout: float | None = None
     ray: str | None = None
@@ -61,9 +62,10 @@ class WorkerOptions:
     def schedule(self, task: str, device: str) -> ScheduleOptions:
         """How inputs are divided among workers."""
         is_track = task == "track"
+        batch = self.batch_size or (GPU_BATCH if self.gpus_per_worker or is_gpu(device) else 1)
         return ScheduleOptions(
             workers=self.workers or (0 if self.ray else default_workers(device)),
-            batch=1 if is_track else self.batch_size,
+            batch=1 if is_track else batch,
             ahead=1 if is_track else 3,
             retries=self.retries,
             seconds_per_input=self.timeout,
@@ -85,8 +87,8 @@ worker_options = option_group(
         help="Processes, each with its own model; one per core up to 8 if not said, one on a GPU.",
     ),
     click.option(
-        "--batch-size", type=click.IntRange(1, 64), default=1, show_default=True,
-        help="Images that go through the encoder at once.",
+        "--batch-size", type=click.IntRange(1, 64),
+        help="Images that go through the encoder at once; 4 on a GPU, else 1, if not said.",
     ),
     click.option(
         "--retries", type=click.IntRange(0, 100), default=2, show_default=True,

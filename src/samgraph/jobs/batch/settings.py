@@ -56,7 +56,11 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def is_gpu(device: str) -> bool:
+    """Whether a device that was asked for is a GPU here."""
+    return device.startswith("cuda") or (device == AUTO and why_absent(Device("cuda")) is None)
+
+
 def default_workers(device: str) -> int:
     """How many workers there are if nobody says: one per core up to eight, or one on a GPU."""
-    is_cuda = device.startswith("cuda") or (device == AUTO and why_absent(Device("cuda")) is None)
-    return 1 if is_cuda else min(cores(), MOST_WORKERS)
+    return 1 if is_gpu(device) else min(cores(), MOST_WORKERS)
