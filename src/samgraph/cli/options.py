@@ -79,16 +79,17 @@ class ModelChoice:
     @property
     def precision(self) -> str | None:
         """As requested, or the profile's; None: the device's default."""
-        return self._options(cache=True).asked_precision
+        return self.compile_options().asked_precision
 
     def load(self, *, cache: bool = True) -> Any:
         """The model: the built-in one, or one that is downloaded once."""
         from samgraph.predict.model import load
 
-        options = self._options(cache=cache)
+        options = self.compile_options(cache=cache)
         return load(self.model, device=self.device, image_size=self.image_size, options=options)
 
-    def _options(self, *, cache: bool) -> "CompileOptions":
+    def compile_options(self, *, cache: bool = True) -> "CompileOptions":
+        """How graphs are compiled."""
         from samgraph.models.loading import weights_file
         from samgraph.runtime import CompileOptions, find_profile
 
