@@ -127,3 +127,7 @@ CUDA_BF16 = {
     "decode_tracked": 3e-2,
     "memory_encoder": 1.5e-2,
 }
+
+# Logits of the decoder compiled as one graph and as another with more outputs, on random weights:
+# layers are fused differently, and three frames of tracking carry the rounding on; logits reach 20.
+SAME_DECODER = 2e-3

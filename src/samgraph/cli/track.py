@@ -10,6 +10,7 @@ from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.option_groups import (
     SectionedCommand,
     option_group,
+    policy_option,
     section,
     write_options,
 )
@@ -66,6 +67,7 @@ tracking_options = option_group(
         "--overlaps/--no-overlaps", default=True,
         help="Whether a pixel may belong to several objects (the default).",
     ),
+    policy_option,
 )  # fmt: skip
 run_options = option_group(
     "run",

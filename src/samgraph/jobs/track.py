@@ -21,6 +21,7 @@ from samgraph.media.video.frames import open_frames
 from samgraph.media.video.source import OnDamage
 from samgraph.predict.features import fingerprint
 from samgraph.predict.model import Model
+from samgraph.predict.video.policies.table import DEFAULT
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.video import Video
 from samgraph.progress import Progress, ShowProgress
@@ -71,6 +72,7 @@ class TrackingOptions:
     memory_precision: str = "bf16"
     fill_holes: int = 0
     overlaps: bool = True
+    policy: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ class Model:
         source: FramesSource,
         *,
         memory_precision: MemoryPrecision = "bf16",
-        policy: MemoryPolicy | None = None,
+        policy: MemoryPolicy | str | None = None,
         max_prompted: int | None = None,
         stride: int = 1,
         fill_holes: int = 0,
@@ -246,7 +246,8 @@ class Model:
         Args:
             source: A video file, a folder of images, a list, an array [F, H, W, 3], or an iterator.
             memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
-            policy: What frames read of memory; that of SAM 2 if omitted.
+            policy: What frames read of memory, by name: "sam2" (if omitted), "quality-gated",
+                "motion-aware" or "distractor-aware"; or a `MemoryPolicy`.
             max_prompted: The most prompted frames a frame reads, the nearest; all if omitted.
             stride: Remember every n-th frame, and the last.
             fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
@@ -276,7 +277,7 @@ class Model:
         self,
         *,
         memory_precision: MemoryPrecision = "bf16",
-        policy: MemoryPolicy | None = None,
+        policy: MemoryPolicy | str | None = None,
         max_prompted: int | None = None,
         stride: int = 1,
         fill_holes: int = 0,

@@ -17,6 +17,8 @@ from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS, MAX_SIDE
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.prompts import MOST_POINTS
+from samgraph.predict.video.policies.history import COLUMNS
+from samgraph.predict.video.policies.table import policy_schema
 from samgraph.untrusted.schema import (
     Schema,
     SchemaError,
@@ -36,7 +38,7 @@ from samgraph.untrusted.text import shown, strict_json
 
 Tensors = Mapping[str, NDArray[Any]]
 
-VERSION = 2
+VERSION = 3
 FRAME, PLACEHOLDER = "stream.frame", "empty"
 MOST_FRAMES = 2**31
 MOST_OBJECTS = 4096
@@ -77,17 +79,7 @@ _SHARED: dict[str, Schema] = {
             "fill_holes": whole(0, MAX_PIXELS),
         }
     ),
-    "policy": optional(
-        record(
-            {
-                "memory_frames": whole(1, 64),
-                "max_pointers": whole(1, 1024),
-                "max_prompted": optional(whole(2, MOST_FRAMES)),
-                "stride": whole(1, MOST_FRAMES),
-                "is_signed": flag,
-            }
-        )
-    ),
+    "policy": optional(policy_schema),
     "objects": list_of(_OBJECT, MOST_OBJECTS),
     "numbers": list_of(record({"name": _NAME, "number": whole(-(2**63), 2**63)}), MOST_LISTED),
 }
@@ -248,6 +240,10 @@ def _expected(
         for frame in obj["prompts"]:
             yield from _prompt_rules(f"{at}.prompt.{frame}", tensors, found)
         yield f"{at}.passed", _Rule((None, 2), ("int64",), -MOST_FRAMES, MOST_FRAMES, least=0)
+        frames = tensors.get(f"{at}.observed")
+        if frames is not None:
+            yield f"{at}.observed", _Rule((None,), ("int64",), -MOST_FRAMES, MOST_FRAMES)
+            yield f"{at}.observations", _Rule((len(frames), COLUMNS))
     if found.kind == "stream" and FRAME in tensors:
         yield FRAME, _Rule((None, None, 3), ("uint8",), most=3 * MAX_PIXELS)
     if PLACEHOLDER in tensors:

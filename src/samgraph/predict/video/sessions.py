@@ -25,7 +25,7 @@ from samgraph.errors import CheckpointError, OptionError
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import fingerprint
 from samgraph.predict.video.options import TrackOptions, VideoOptions, read_options
-from samgraph.predict.video.policy import ReferencePolicy
+from samgraph.predict.video.policies.table import policy_of, policy_record
 from samgraph.predict.video.session import TrackingSession
 from samgraph.predict.video.session_objects import Tensors, read_object, write_object
 from samgraph.predict.video.session_schema import (
@@ -153,7 +153,6 @@ def _restore_video(video: Video, record: SessionRecord, tensors: Tensors, name: 
 
 def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
     """What a session is, apart from its objects."""
-    policy = session.policy
     return {
         "version": VERSION,
         "kind": kind,
@@ -164,7 +163,7 @@ def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
         "memory_precision": session.options.memory_precision,
         "objects_at_once": session.options.objects_at_once,
         "display": asdict(session.display),
-        "policy": asdict(policy) if isinstance(policy, ReferencePolicy) else None,
+        "policy": policy_record(session.policy),
         "numbers": [
             {"name": name, "number": number}
             for name, number in list(session.numbers.items())[-MOST_LISTED:]
@@ -206,7 +205,7 @@ def _options(record: SessionRecord, options: Mapping[str, Any]) -> dict[str, Any
     if record.length is not None:
         given["length"] = record.length
     if record.policy is not None:
-        given["policy"] = ReferencePolicy(**record.policy)
+        given["policy"] = policy_of(record.policy)
     elif "policy" not in options:
         raise OptionError("this session had a memory policy of its own", hint="pass `policy=`")
     return given
