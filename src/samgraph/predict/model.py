@@ -286,18 +286,26 @@ class Model:
         score_threshold: float = 0.0,
         length: int | None = None,
         objects_at_once: int | None = None,
+        match_iou: float = 0.5,
+        min_score: float = 0.0,
+        end_after: int = 30,
+        max_objects: int = 64,
     ) -> Stream:
         """A live stream: one frame at a time, in constant memory. Options are those of `video`.
 
-        `length` is the number of frames that will come, where that is known.
+        `length` is the number of frames that will come, where that is known. For boxes of a
+        detector, `stream.step(frame, boxes=...)`: a detection belongs to an object from a
+        `match_iou` of boxes on, and else becomes a new one, if its score is at least `min_score`;
+        such an object ends `end_after` steps after its last detection, or when there are more than
+        `max_objects`, the longest missed first.
 
         Raises:
             OptionError: An option's value makes no sense.
         """
-        from samgraph.predict.video.options import TrackOptions
+        from samgraph.predict.video.options import StreamOptions
         from samgraph.predict.video.stream import open_stream
 
-        return open_stream(self.core, **changed(locals(), TrackOptions))
+        return open_stream(self.core, **changed(locals(), StreamOptions))
 
     def resume(self, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
         """A video or stream session that was saved."""

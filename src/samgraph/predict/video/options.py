@@ -35,7 +35,7 @@ class DisplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrackOptions:
-    """Options of a stream.
+    """Options that videos and streams share.
 
     Args:
         memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
@@ -104,6 +104,30 @@ class TrackOptions:
             )
         check_policy(policy, model)
         return policy
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions(TrackOptions):
+    """Options of a stream whose objects come from a detector, in addition.
+
+    Args:
+        match_iou: The IoU of boxes from which a detection belongs to a tracked object.
+        min_score: The score from which a detection becomes a new object.
+        end_after: Steps without a detection after which such an object ends.
+        max_objects: The most objects; of those from detections, the longest missed end first.
+    """
+
+    match_iou: float = field(default=0.5, kw_only=True)
+    min_score: float = field(default=0.0, kw_only=True)
+    end_after: int = field(default=30, kw_only=True)
+    max_objects: int = field(default=64, kw_only=True)
+
+    def __post_init__(self) -> None:
+        TrackOptions.__post_init__(self)
+        self._keep("match_iou", number("match_iou", self.match_iou, 0, 1))
+        self._keep("min_score", number("min_score", self.min_score))
+        for name in ("end_after", "max_objects"):
+            self._keep(name, whole(name, getattr(self, name), 1))
 
 
 @dataclass(frozen=True, slots=True)
