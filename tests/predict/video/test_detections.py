@@ -186,5 +186,6 @@ def test_the_largest_overlap_is_matched_first() -> None:
     boxes = np.array([(3, 0, 13, 10), (0, 0, 10, 10), (30, 30, 40, 40)], np.float32)
 
     assert match_boxes(objects, boxes, 0.3) == {0: 1, 1: 0}
+    assert match_boxes(objects[:1], boxes, 0.3) == {1: 0}, "an object has one detection"
     assert match_boxes(objects[:0], boxes, 0.3) == {}
     assert match_boxes(objects, boxes[:0], 0.3) == {}
