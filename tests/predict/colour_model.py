@@ -71,6 +71,7 @@ class ColourModel:
         self.preprocessing = Preprocessing(SIDE, mean=(0.0,) * 3, std=(1.0,) * 3)
         self.memory_layout = MemoryLayout(1, 4, 2)
         self.least_trust = least_trust
+        self.least_similar = 0.0  # below this, a thing is not the object at all
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -126,6 +127,8 @@ class ColourModel:
             order = sorted(sorted(range(len(things)), key=lambda k: -alike[k])[:3])
             best = max(alike, default=0.0)
             scores[row] = 10 * (trust * best - self.least_trust)
+            if best < self.least_similar:
+                scores[row] = -4
             for place, k in enumerate(order):
                 ious[row, place] = alike[k]
                 if scores[row] > 0:

@@ -93,16 +93,7 @@ class Stream(TrackingSession):
             PromptError: The detections make no sense; likewise.
         """
         started = clock.perf_counter()
-        try:
-            image = read_image(frame)
-        except ImageError as error:
-            raise VideoError(
-                f"frame {self.position} cannot be used: {error.what}",
-                got=error.got,
-                expected=error.expected,
-            ) from error
-        if isinstance(frame, np.ndarray):  # which its owner may use again for the next frame
-            image = image.copy()
+        image = self.read(frame)
         if boxes is None and (ids is not None or scores is not None):
             raise PromptError("`ids` and `scores` are those of boxes", hint="pass `boxes=` as well")
         size_hw = (image.shape[0], image.shape[1])
@@ -112,6 +103,19 @@ class Stream(TrackingSession):
             result = apply_detections(self, result, found)
         self._watch.add(clock.perf_counter() - started)
         return result
+
+    def read(self, frame: ImageSource) -> Rgb:
+        """The pixels of the next frame, which nobody else has."""
+        try:
+            image = read_image(frame)
+        except ImageError as error:
+            raise VideoError(
+                f"frame {self.position} cannot be used: {error.what}",
+                got=error.got,
+                expected=error.expected,
+            ) from error
+        # The owner of an array may use it again for the next frame.
+        return image.copy() if isinstance(frame, np.ndarray) else image
 
     def advance(
         self, image: Rgb, time: float | None = None, ready: ReadyFrame | None = None
@@ -182,12 +186,22 @@ class Stream(TrackingSession):
 
         Prompts may be added between results. A camera needs the package `opencv-python`.
         """
-        if isinstance(source, int):
-            from samgraph.predict.video.camera import camera_frames
-
-            source = camera_frames(source)
-        for frame in source:
+        for frame in _frames_of(source):
             yield self.step(frame)
+
+    def everything(
+        self, source: "Iterable[ImageSource] | int", **options: Any
+    ) -> Iterator[FrameResult]:
+        """As `run`, with objects found by themselves; options are those of `Video.everything`.
+
+        Ids last, and memory is constant. A stream that was saved goes on where it was.
+
+        Raises:
+            OptionError: There is no such option, or its value makes no sense.
+        """
+        from samgraph.predict.video.discovery import stream_everything
+
+        return stream_everything(self, _frames_of(source), options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the session to a `.safetensors` file; `model.resume` reads it back."""
@@ -199,6 +213,11 @@ class Stream(TrackingSession):
     def current_image(self) -> Rgb | None:
         """The frame of the last step."""
         return self._image
+
+    @property
+    def current_features(self) -> Features:
+        """The frame of the last step, encoded if need be."""
+        return self._features(self.position - 1)
 
     def restore(self, position: int, image: Rgb | None) -> None:
         """Be where a saved stream was; what it knew of objects is restored apart."""
@@ -237,6 +256,14 @@ class Stream(TrackingSession):
             self.model.buffers,
             numbers=self.numbers,
         )
+
+
+def _frames_of(source: "Iterable[ImageSource] | int") -> Iterable[ImageSource]:
+    if not isinstance(source, int):
+        return source
+    from samgraph.predict.video.camera import camera_frames
+
+    return camera_frames(source)
 
 
 def open_stream(model: SegmentationModel, **options: Any) -> Stream:
