@@ -65,7 +65,9 @@ class ColourModel:
     def __init__(self, least_trust: float = 0.3) -> None:
         self.config: Any = ColourConfig()
         self.weights: Mapping[str, Any] = {"colour": np.zeros(1, np.float32)}
-        self.session: Any = SimpleNamespace(objects_at_once=4, attention_tokens=None)
+        self.session: Any = SimpleNamespace(
+            objects_at_once=4, attention_tokens=None, options=SimpleNamespace(precision="fp32")
+        )
         self.graphs: Mapping[str, Any] = {}
         self.buffers: Buffers = HOST_BUFFERS
         self.preprocessing = Preprocessing(SIDE, mean=(0.0,) * 3, std=(1.0,) * 3)

@@ -289,6 +289,20 @@ def stream_for(video: Video) -> Stream:
     return Stream(video.model, StreamOptions(**{**shared, "length": video.length}))
 
 
+def checked_range(video: Video, start: int, end: int | None) -> tuple[int, int | None]:
+    """The first and the last frame of a run, if a video has them.
+
+    Raises:
+        PromptError: There is no such frame.
+        OptionError: There is no frame between them.
+    """
+    length = video.source.length
+    start, end = checked_frame(start, length), None if end is None else checked_frame(end, length)
+    if end is not None and end < start:
+        raise OptionError("there is no frame to track", got=f"from frame {start} to frame {end}")
+    return start, end
+
+
 def everything_of(
     video: Video,
     start: int,
@@ -298,10 +312,7 @@ def everything_of(
     options: Mapping[str, Any],
 ) -> Iterator[FrameResult]:
     """Everything in a video, with options by name; see `Video.everything`."""
-    length = video.source.length
-    start, end = checked_frame(start, length), None if end is None else checked_frame(end, length)
-    if end is not None and end < start:
-        raise OptionError("there is no frame to track", got=f"from frame {start} to frame {end}")
+    length, (start, end) = video.source.length, checked_range(video, start, end)
     discovery = Discovery(stream_for(video), read_discovery(options))
     results = video_everything(video, discovery, start=start, end=end, images=images)
     if progress is False:
