@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 
 from samgraph.errors import ImageError
-from samgraph.formats.records import Effort, check_size, read_text
+from samgraph.formats.records import check_size, read_text
 from samgraph.formats.segment import DEFAULT_LABEL, Segment, SegmentedImage, labels_of
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.video.source import numbered_name
@@ -51,12 +51,11 @@ def read_mots(path: str | os.PathLike[str]) -> list[SegmentedImage]:
     Raises:
         ImageError: The file is missing, or a line of it is not MOTS.
     """
-    effort = Effort(path)
     found: dict[int, list[Segment]] = {}
     for place, line in enumerate(read_text(path).splitlines(), start=1):
         if line.strip():
             where = f"line {place} of `{shown(os.fspath(path))}`"
-            frame, segment = _read_line(line, where, effort)
+            frame, segment = _read_line(line, where)
             found.setdefault(frame, []).append(segment)
     sizes = {segment.size_hw for segments in found.values() for segment in segments}
     if len(sizes) != 1:
@@ -69,7 +68,7 @@ def read_mots(path: str | os.PathLike[str]) -> list[SegmentedImage]:
     ]
 
 
-def _read_line(line: str, where: str, effort: Effort) -> tuple[int, Segment]:
+def _read_line(line: str, where: str) -> tuple[int, Segment]:
     parts = line.split()
     if len(parts) != FIELDS or not all(_is_number(part) for part in parts[:5]):
         raise ImageError(
@@ -81,7 +80,6 @@ def _read_line(line: str, where: str, effort: Effort) -> tuple[int, Segment]:
     if frame > MOST_FRAMES or number >= MOST_ID:
         raise ImageError(f"{where} has an impossible frame or id", got=shown(line[:60]))
     size_hw = check_size(height, width, where)
-    effort.spend(height * width)
     counts = run_lengths.counts_of({"size": list(size_hw), "counts": parts[5]})
     encoded = run_lengths.from_counts(counts, size_hw)
     return frame, Segment(encoded, label=f"class {kind}", object_id=number)
