@@ -256,7 +256,7 @@ def _expected(
         frames = tensors.get(f"{at}.observed")
         if frames is not None:
             yield f"{at}.observed", _Rule((None,), ("int64",), -MOST_FRAMES, MOST_FRAMES)
-            yield f"{at}.observations", _Rule((len(frames), COLUMNS), low=-FAR, high=FAR)
+            yield f"{at}.observations", _Rule((frames.size, COLUMNS), low=-FAR, high=FAR)
     if found.kind == "stream" and FRAME in tensors:
         yield FRAME, _Rule((None, None, 3), ("uint8",), most=3 * MAX_PIXELS)
     if found.kind == "stream" and THUMBNAIL in tensors:
