@@ -158,7 +158,7 @@ def _segment(
         label=label,
         score=take_number(record, "score"),
         stability=take_number(record, "stability_score"),
-        object_id=take_integer(record, "track_id"),
+        object_id=take_integer(record, "track_id" if "track_id" in record else "instance_id"),
         point_xy=first_point(record.get("point_coords")),
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +125,16 @@ class TrackedObjects:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Alternatives:
+    """All M masks the decoder offers for objects without a prompt."""
+
+    masks: Buffer  # [N, M, L, L]; -1024 where the object is occluded or absent
+    ious: Buffer  # [N, M]
+    object_score: Buffer  # [N, 1]
+    pointers: Buffer  # [N, M, C]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class BankRead:
     """What N objects read from a memory bank: rows of its pages, in the order of attention."""
 
@@ -234,6 +244,14 @@ class SegmentationModel(Protocol):
 
     def checkpoint(self) -> dict[str, Array]:
         """Every tensor, under the names of a checkpoint."""
+
+
+@runtime_checkable
+class OffersAlternatives(Protocol):
+    """A model whose decoder gives several masks for a tracked object."""
+
+    def decode_alternatives(self, features: Features, count: int) -> Alternatives:
+        """As `decode_tracked`, before one of the masks is selected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,7 +210,7 @@ class Model:
         source: FramesSource,
         *,
         memory_precision: MemoryPrecision = "bf16",
-        policy: MemoryPolicy | None = None,
+        policy: MemoryPolicy | str | None = None,
         max_prompted: int | None = None,
         stride: int = 1,
         fill_holes: int = 0,
@@ -231,7 +231,8 @@ class Model:
         Args:
             source: A video file, a folder of images, a list, an array [F, H, W, 3], or an iterator.
             memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
-            policy: What frames read of memory; that of SAM 2 if omitted.
+            policy: What frames read of memory, by name: "sam2" (if omitted), "quality-gated",
+                "motion-aware" or "distractor-aware"; or a `MemoryPolicy`.
             max_prompted: The most prompted frames a frame reads, the nearest; all if omitted.
             stride: Remember every n-th frame, and the last.
             fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
@@ -262,7 +263,7 @@ class Model:
         self,
         *,
         memory_precision: MemoryPrecision = "bf16",
-        policy: MemoryPolicy | None = None,
+        policy: MemoryPolicy | str | None = None,
         max_prompted: int | None = None,
         stride: int = 1,
         fill_holes: int = 0,
@@ -271,19 +272,27 @@ class Model:
         score_threshold: float = 0.0,
         length: int | None = None,
         objects_at_once: int | None = None,
+        match_iou: float = 0.5,
+        min_score: float = 0.0,
+        end_after: int = 30,
+        max_objects: int = 64,
     ) -> Stream:
         """A live stream: one frame at a time, in constant memory. Options are those of `video`.
 
-        `length` is the number of frames that will come, where that is known.
+        `length` is the number of frames that will come, where that is known. For boxes of a
+        detector, `stream.step(frame, boxes=...)`: a detection belongs to an object from a
+        `match_iou` of boxes on, and else becomes a new one, if its score is at least `min_score`;
+        such an object ends `end_after` steps after its last detection, or when there are more than
+        `max_objects`, the longest missed first.
 
         Raises:
             OptionError: An option's value makes no sense.
         """
-        from samgraph.predict.video.options import TrackOptions
+        from samgraph.predict.video.options import StreamOptions
         from samgraph.predict.video.stream import open_stream
 
         self._require_memory()
-        return open_stream(self.core, **changed(locals(), TrackOptions))
+        return open_stream(self.core, **changed(locals(), StreamOptions))
 
     @property
     def report(self) -> LoadReport:

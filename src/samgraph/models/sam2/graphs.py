@@ -8,6 +8,7 @@
     prepare_image      embedding -> the part of the decoder that is independent of the prompt
     decode_prepared    a prepared image, many points -> masks, scores
     decode_tracked     embedding that remembers -> the mask, scores and pointer of tracked objects
+    decode_alternatives   the same, with all three masks and their pointers
 
 Lengths that change from call to call are symbols: B images, N prompts or objects, P points,
 F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mask size.
@@ -40,6 +41,8 @@ from samgraph.passes.fix_inputs import fix_inputs
 from samgraph.passes.hoist_shared import hoist_shared
 
 HIDDEN_LOGIT = -1024.0
+# The inputs of `decode` that are the same for every object that is tracked.
+_NO_PROMPT = {"points": 0.0, "labels": NO_POINT, "has_mask": False, "no_memory": False}
 
 
 def image_encoder(config: Sam2Config) -> Graph:
@@ -72,6 +75,44 @@ def decode(config: TrackerConfig) -> Graph:
     the selected mask.
     """
     builder = Builder("decode")
+    decoded, multimask = _decoded(builder, config)
+    return builder.finish(_answers(builder, config, decoded, multimask))
+
+
+def decode_tracked(config: TrackerConfig) -> Graph:
+    """`decode` for objects that are tracked: no prompt, an embedding that remembers, multimask.
+
+    Outputs: object_score, best_mask, best_iou and pointer, as in `decode`.
+    """
+    answers = ("object_score", "best_mask", "best_iou", "pointer")
+    graph = fix_inputs(decode(config), {**_NO_PROMPT, "multimask": True}, answers)
+    return replace(graph, name="decode_tracked")
+
+
+def decode_alternatives(config: TrackerConfig) -> Graph:
+    """`decode_tracked` before it selects a mask, for policies that compare them.
+
+    Outputs: object_score [N, 1], masks [N, 3, L, L] (-1024 where the object is occluded or absent),
+    ious [N, 3] and pointers [N, 3, C] of masks 1 to 3.
+    """
+    builder = Builder("decode_alternatives")
+    decoded, _ = _decoded(builder, config)
+    at, C, N = builder.scope(), config.channels, symbol("N")
+    seen = decoded.object_score > 0.0
+    tokens = decoded.tokens[:, 1:].reshape(3 * N, C)
+    pointers = mask_decoder.pointer(at, config, tokens).reshape(N, 3, C)
+    absent = at.weight("no_obj_ptr", 1, C)[None]
+    graph = builder.finish(
+        object_score=decoded.object_score,
+        masks=ops.where(seen.reshape(N, 1, 1, 1), decoded.masks[:, 1:], HIDDEN_LOGIT),
+        ious=decoded.ious[:, 1:],
+        pointers=ops.where(seen.reshape(N, 1, 1), pointers, absent),
+    )
+    return fix_inputs(graph, {**_NO_PROMPT, "multimask": True})
+
+
+def _decoded(builder: Builder, config: TrackerConfig) -> tuple[mask_decoder.Decoded, Tensor]:
+    """The four masks of prompts on image features, and the flag `multimask`."""
     C, L = config.channels, config.mask_size
     embedding, fine = _features(builder, config, "N")
     points = builder.input("points", "f32[N,P,2]")
@@ -96,18 +137,7 @@ def decode(config: TrackerConfig) -> Graph:
         prompts.dense_positions(encoder, config),
         prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
     )
-    return builder.finish(_answers(builder, config, decoded, flags["multimask"]))
-
-
-def decode_tracked(config: TrackerConfig) -> Graph:
-    """`decode` for objects that are tracked: no prompt, an embedding that remembers, multimask.
-
-    Outputs: object_score, best_mask, best_iou and pointer, as in `decode`.
-    """
-    fixed = {"points": 0.0, "labels": NO_POINT, "has_mask": False, "no_memory": False}
-    answers = ("object_score", "best_mask", "best_iou", "pointer")
-    graph = fix_inputs(decode(config), {**fixed, "multimask": True}, answers)
-    return replace(graph, name="decode_tracked")
+    return decoded, flags["multimask"]
 
 
 def _answers(
@@ -344,6 +374,7 @@ def graph_set(
     # Memory attention over a bank's pages, by their dtype, and decode without prompts.
     tracking: dict[str, Callable[[Any], Graph]] = {
         "decode_tracked": decode_tracked,
+        "decode_alternatives": decode_alternatives,
         "attend_bank": lambda config: attend_bank(config, design=design),
         "attend_bank_fp32": lambda config: attend_bank(config, "f32", design),
     }

@@ -12,6 +12,7 @@ from samgraph.errors import DeviceMemoryError
 from samgraph.graph import Array, Graph
 from samgraph.models.compiled import CompiledModel
 from samgraph.models.family import (
+    Alternatives,
     BankRead,
     Decoded,
     DecodedObjects,
@@ -29,11 +30,17 @@ from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.runtime import CompileOptions
 
 # In bf16 the masks of the prompt encoder and decoder change (0.88 to 0.92 IoU): never in it.
-EXACT = frozenset(("decode", "decode_tracked", "mask_prompt", "prepare_image", "decode_prepared"))
+EXACT = frozenset(
+    (
+        "decode", "decode_tracked", "decode_alternatives", "mask_prompt", "prepare_image",
+        "decode_prepared",
+    )
+)  # fmt: skip
 FOR_ONE = {
     "image_encoder": ("B", "image"),
     "decode": ("N", "points"),
     "decode_tracked": ("N", "embedding"),
+    "decode_alternatives": ("N", "embedding"),
     "memory_encoder": ("N", "mask"),
     "decode_prepared": ("N", "points"),
 }
@@ -129,6 +136,11 @@ class Sam2Model(CompiledModel):
             return TrackedObjects(**self.run("decode_tracked", **self._repeated(features, count)))
         found = self.decode(features, no_prompts(count))
         return TrackedObjects(found.best_mask, found.object_score, found.best_iou, found.pointer)
+
+    def decode_alternatives(self, features: Features, count: int) -> Alternatives:
+        """The three masks of objects without a prompt on conditioned features."""
+        found = self.run("decode_alternatives", **self._repeated(features, count))
+        return Alternatives(**found)
 
     def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
         """Masks [N, 1, S, S] of 0 and 1 -> logits to use as the result, and the mask prompt."""
