@@ -22,6 +22,7 @@ WeightsLocation: TypeAlias = Literal["inside", "beside"]
 
 _FOLDERS: dict[str, Listing] = {
     "onnx": Listing("samgraph.exporters.onnx", extra="onnx"),
+    "web": Listing("samgraph.exporters.web.exporter", extra="onnx"),
 }
 
 
@@ -35,6 +36,7 @@ class ExportOptions:
         fixed: Symbols with a fixed length, such as ``{"N": 1}``; the others stay symbolic.
         weights: Inside the files of the graphs, or beside them in a file that they share.
         exact: Graphs that stay in float32 whatever the precision.
+        runtime: The folder of the runtime that goes with the files, where one does.
     """
 
     precision: Precision = "fp32"
@@ -42,6 +44,7 @@ class ExportOptions:
     fixed: Mapping[str, int] = field(default_factory=dict)
     weights: WeightsLocation = "inside"
     exact: frozenset[str] = frozenset()
+    runtime: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,11 @@ class Exporter(Protocol):
     @property
     def name(self) -> str:
         """What users call it."""
+        ...
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The graphs it writes if none are named; empty for all."""
         ...
 
     @property

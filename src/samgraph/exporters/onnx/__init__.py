@@ -27,6 +27,7 @@ class OnnxExporter:
     """Writes ONNX models. Axes of symbolic length are named, and at least one long."""
 
     name: str = "onnx"
+    graphs: tuple[str, ...] = ()
     passes: tuple[Step, ...] = PIPELINE
 
     def export(
