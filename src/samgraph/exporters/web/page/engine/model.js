@@ -31,10 +31,15 @@ async function loaded(url, onProgress) {
   return new Blob(parts).arrayBuffer();
 }
 
-/** The runtime for this browser: {ort, device, threads}. `wanted` is "wasm" where WebGPU is not to be tried. */
+/** Whether there is a GPU; one that is emulated by the processor is slower than WebAssembly. */
+async function hasGpu() {
+  const adapter = await navigator.gpu?.requestAdapter().catch(() => null);
+  return Boolean(adapter) && !(adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter);
+}
+
+/** The runtime for this browser: {ort, device, threads}; `wanted` may be "wasm" or "webgpu". */
 async function loadRuntime(base, wanted) {
-  const adapter = wanted === "wasm" ? null : await navigator.gpu?.requestAdapter().catch(() => null);
-  const device = adapter ? "webgpu" : "wasm";
+  const device = ["wasm", "webgpu"].includes(wanted) ? wanted : await hasGpu() ? "webgpu" : "wasm";
   const ort = await import(new URL(`runtime/ort.${device}.min.mjs`, base));
   const threads = self.crossOriginIsolated ? Math.max(1, Math.min(MOST_THREADS, navigator.hardwareConcurrency || 1)) : 1;
   ort.env.wasm.wasmPaths = new URL("runtime/", base).href;
@@ -62,7 +67,7 @@ export class Model {
     });
   }
 
-  /** Loads the model of a folder of `samgraph export --to web`; `device` may be "wasm". */
+  /** Loads the model of a folder of `samgraph export --to web`; `device` may be "wasm" or "webgpu". */
   static async load(base, { device = null, onProgress = () => {} } = {}) {
     const manifest = await (await fetched(new URL("manifest.json", base))).json();
     const halves = new Uint16Array(await loaded(new URL("model/weights.f16", base), onProgress));

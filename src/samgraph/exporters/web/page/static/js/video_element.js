@@ -2,7 +2,9 @@
 
 const known = new Map(); // key -> {video, url}
 const LONGEST = 15_000;  // milliseconds that a seek may take
-const COUNTED = 12;      // frames by which the rate is known
+const COUNTED = 8;       // frames by which the rate is known
+const SLOW = 0.25;       // of the video's speed meanwhile, so that a busy machine leaves none out
+const RATES = [10, 12, 12.5, 15, 20, 24000 / 1001, 24, 25, 30000 / 1001, 30, 48, 50, 60000 / 1001, 60, 120];
 let count = 0;
 
 const event = (target, name) => new Promise((resolve, reject) => {
@@ -10,6 +12,12 @@ const event = (target, name) => new Promise((resolve, reject) => {
   target.addEventListener(name, () => { clearTimeout(timer); resolve(); }, { once: true });
   target.addEventListener("error", () => { clearTimeout(timer); reject(new Error("not playable")); }, { once: true });
 });
+
+/** A usual rate, where one is within a hundredth; times are rounded in files. */
+function nearest(rate) {
+  const found = RATES.reduce((best, known) => (Math.abs(known - rate) < Math.abs(best - rate) ? known : best));
+  return Math.abs(found - rate) < 0.01 * rate ? found : Math.round(rate * 1000) / 1000;
+}
 
 /** Frames per second: the video plays for a moment, muted. */
 async function rateOf(video) {
@@ -25,11 +33,13 @@ async function rateOf(video) {
     video.addEventListener("ended", resolve, { once: true });
     setTimeout(resolve, 3000);
   });
+  video.playbackRate = SLOW;
   await video.play().catch(() => {});
   await counted;
   video.pause();
   const steps = times.slice(1).map((time, i) => time - times[i]).filter((step) => step > 1e-4);
-  return steps.length ? Math.round(1000 / Math.min(...steps)) / 1000 : 25;
+  const even = steps.filter((step) => step < 1.5 * Math.min(...steps)); // without frames that were left out
+  return even.length ? nearest(even.length / even.reduce((sum, step) => sum + step, 0)) : 25;
 }
 
 async function open({ blob }) {
