@@ -95,9 +95,6 @@ EXACT_NODE = 1e-6
 # Native attention of small random arrays against the reference in float64: float32 sums of up to a
 # hundred products, and scores up to 100, whose exponential has 100 times their relative error.
 NATIVE_ATTENTION = 2e-4
-# IoU of masks tracked by the server with those of a plain run. In one of two runs of the suite, one
-# mask of eight differed in some pixels; graphs by themselves give the same bits when run again.
-SERVED_MASKS = 0.99
 # Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
 COLOUR_STEPS = 14
 # Drop-in code. Methods of tensors, and the reference's functions, beside the originals: sums of a
