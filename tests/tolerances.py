@@ -36,6 +36,11 @@ STABILITY = 1.5e-3
 EXPORTED = 3e-4
 # As STABILITY: two pixels of a mask of 32 x 32, half set.
 EXPORTED_STABILITY = 4e-3
+# Random graphs of nine steps in f16 against float32, relative to the largest: half a unit is 4.9e-4
+# and differences of near numbers lose digits; the largest seen was 0.008.
+EXPORTED_FP16 = 0.03
+# Masks of fp16 files against those of float32 files, IoU; random weights make logits near zero.
+EXPORTED_FP16_IOU = 0.97
 
 # Video with the memory kept in float32 (`_fp32mem`), 256.
 
