@@ -22,6 +22,7 @@ WeightsLocation: TypeAlias = Literal["inside", "beside"]
 
 _FOLDERS: dict[str, Listing] = {
     "onnx": Listing("samgraph.exporters.onnx", extra="onnx"),
+    "openvino": Listing("samgraph.exporters.openvino"),
 }
 
 
