@@ -203,6 +203,13 @@ def test_npm_gives_an_archive_of_which_the_files_are_taken(
     assert runtime.read_runtime(None) == runtime.read_runtime(installed)
 
 
+def test_computing_in_fp16_is_refused(installed: Path, tmp_path: Path) -> None:
+    options = ExportOptions(runtime=installed, precision="fp16")
+
+    with pytest.raises(OptionError, match="the page computes in float32"):
+        export_model(tiny_model(), "web", tmp_path, options)
+
+
 def test_a_graph_left_out_and_fixed_lengths_are_refused(installed: Path, tmp_path: Path) -> None:
     model = tiny_model()
 

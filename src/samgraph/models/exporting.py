@@ -85,13 +85,15 @@ def manifest(
 ) -> dict[str, Any]:
     """The contents of `manifest.json`; see docs/onnx.md."""
     folder = Path(os.path.commonpath([path.parent for path in written.files]))
+    weights_only = options.half_weights and options.precision == "fp32"
+    precision = "fp16-weights" if weights_only else options.precision
     return {
         "format": f"samgraph-{to}",
         "version": FORMAT_VERSION,
         "samgraph": __version__,
         "model": model.config.name,
         "family": model.family,
-        "precision": options.precision,
+        "precision": precision,
         **written.details,
         "symbols": {n: text for n, text in plan.symbols.items() if n not in options.fixed},
         "fixed": dict(options.fixed),

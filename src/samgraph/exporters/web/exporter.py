@@ -1,7 +1,7 @@
 """The exporter: page, engine, runtime and graphs as one static folder."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from samgraph.engines.onnx import PIPELINE
@@ -43,11 +43,17 @@ class WebExporter:
         if missing or options.fixed:
             what = f"graph `{missing[0]}` left out" if missing else "fixed lengths"
             raise OptionError("the page needs all graphs, with any length", got=what)
+        if options.precision != "fp32":
+            raise OptionError(
+                "the page computes in float32; its weights are stored in fp16 anyway",
+                got=options.precision,
+            )
+        wanted = replace(options, half_weights=False)  # the page makes floats of halves itself
         files = page_files()
         files |= {f"runtime/{name}": data for name, data in read_runtime(options.runtime).items()}
         halves = HalfWeights()
         for name in self.graphs:
-            model = self.models.model(name, graphs[name], weights, options)
+            model = self.models.model(name, graphs[name], weights, wanted)
             halves.take(model)
             files[f"model/{name}.onnx"] = model.SerializeToString()
         files[WEIGHTS] = halves.data()
