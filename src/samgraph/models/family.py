@@ -17,7 +17,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.checkpoint import LoadReport
 from samgraph.engines import Buffer, Buffers
+from samgraph.errors import DeviceMemoryError
 from samgraph.exporters import ExportOptions
 from samgraph.graph import Array, Graph
 from samgraph.graph.types import DType
@@ -191,10 +193,14 @@ class SegmentationModel(Protocol):
     buffers: Buffers  # operations on the values passed between its methods
     preprocessing: Preprocessing
     memory_layout: MemoryLayout
+    report: LoadReport  # what its checkpoint lacks
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
         """The feature maps of one image."""
+
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """Run on the CPU from now on; raises `full` where it does so already."""
 
     def encode(self, image: Any) -> Features:
         """Images [B, 3, S, S], normalised."""

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from samgraph.engines import Buffer
-from samgraph.errors import PromptError
+from samgraph.errors import DeviceMemoryError, PromptError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.bank import Memory, MemoryPool, Recalled
@@ -162,7 +162,13 @@ class TrackingSession(ABC):
         self._encode_waiting(frame)
         earlier = obj.prompts.get(frame)
         prompt = given if earlier is None else earlier.joined(given)
-        obj.answer(frame, prompt, self._answer(obj, frame, prompt, size_hw))
+        used = self.model.buffers
+        try:
+            answer = self._answer(obj, frame, prompt, size_hw)
+        except DeviceMemoryError as error:
+            self.model.leave_device(error, used)
+            answer = self._answer(obj, frame, prompt, size_hw)
+        obj.answer(frame, prompt, answer)
         self.states[name] = obj
 
     def _take_back(self, name: ObjectId, frame: int) -> None:
@@ -180,7 +186,12 @@ class TrackingSession(ABC):
         recalled = []
         for obj in moving:
             recalled.append(self._recalled(obj, frame, is_reverse))  # noqa: PERF401
-        found = step(self.model, features, self.pool, recalled, self.at_once)
+        used = self.model.buffers
+        try:
+            found = step(self.model, features, self.pool, recalled, self.at_once)
+        except DeviceMemoryError as error:
+            self.model.leave_device(error, used)
+            found = step(self.model, features, self.pool, recalled, self.at_once)
         share = self._archive_bytes / len(self.states)
         results = {}
         for obj, (outcome, memory) in zip(moving, found, strict=True):
