@@ -53,8 +53,7 @@ def main() -> None:
             embeddings, found = look(samgraph.load(path), given.points)
             size = path.stat().st_size / 1e6
         errors = [
-            np.linalg.norm(a - b) / np.linalg.norm(b)
-            for a, b in zip(embeddings, exact, strict=True)
+            np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(embeddings, exact, strict=True)
         ]
         ious = [overlap(a, b) for a, b in zip(found, wanted, strict=True)]
         print(
