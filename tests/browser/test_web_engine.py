@@ -270,14 +270,15 @@ def test_coco_and_timeline_are_those_of_the_server(engine: Any) -> None:
 
 # A model that finds the same square on every frame, and tells what it was asked to remember.
 STUB = """
-  const asked = [];
+  const asked = [], decoded = [];
   const square = Float32Array.from({ length: 16 }, (_, i) => (i % 4 < 2 ? 5 : -5));
   const pointer = Float32Array.of(1, 2);
   const found = () => ({ bestMask: square, objectScore: 3, bestIou: 0.9, pointer });
   const model = { size: 16, maskSide: 4, tokens: 1, channels: 2, memoryChannels: 2,
     memoryFrames: 7, maxPointers: 16, prepareTracking: async () => {},
     encode: async (frame) => ({ embedding: frame }),
-    decode: async () => found(), encodeMemory: async () => Float32Array.of(1, 2),
+    decode: async (features, points, how) => { decoded.push(how); return found(); },
+    encodeMemory: async () => Float32Array.of(1, 2),
     attend: async (embedding, read) => { asked.push([embedding, read.slots]); return embedding; } };
   const frames = { width: 8, height: 6, size: [6, 8], frames: 9, fps: 10, close() {},
     frameTensor: async (frame) => frame, imageTensor: async (frame) => frame };
@@ -352,3 +353,26 @@ def test_a_video_refuses_what_makes_no_sense_and_takes_back(engine: Any) -> None
     assert found["last"] == "cancelled"
     assert found["masks"] == []
     assert found["objects"] == [{"id": 4, "name": None, "color": None, "prompts": []}]
+
+
+def test_a_correction_of_a_tracked_frame_remembers_and_refines(engine: Any) -> None:
+    script = f"""async () => {{ {STUB}
+      const video = made();
+      await video.prompt({{ frame: 0, object: 1, points: [[1, 1]], labels: [1] }});
+      const first = decoded.at(-1);
+      video.begin({{ start: 0, direction: "forward", frames: 5 }});
+      await ended();
+      asked.length = 0;
+      await video.prompt({{ frame: 3, object: 1, points: [[1, 1]], labels: [0] }});
+      const stale = video.timeline().objects[0].stale;
+      return {{ first, asked, last: decoded.at(-1), stale, prompts: video.prompted(1) }};
+    }}"""
+
+    found = engine.evaluate(script)
+
+    assert found["first"] == {"multimask": True}
+    assert found["asked"] == [[3, [6, 1, 0]]]
+    assert found["last"]["isConditioned"] is True
+    assert found["last"]["mask"][:4] == [5, 5, -5, -5]
+    assert found["prompts"] == [0, 3]
+    assert found["stale"] == [[0, 2], [4, 4]]
