@@ -20,7 +20,7 @@ _COMMANDS = {
     "batch": "any of these on many files, on all cores or on Ray, resumable",
     "serve": "a page to click on images and videos, and an HTTP API",
     "convert": "masks from one format to another, with no model",
-    "export": "write the graphs of a model as files for other runtimes: ONNX",
+    "export": "write the graphs of a model as files for other runtimes: ONNX, OpenVINO",
     "eval": "measure mask quality on a data set",
     "models": "list the models: names, sizes, what is downloaded",
     "formats": "list the formats that results are written in",

@@ -45,6 +45,7 @@ _FOLDERS = {
     "reference": Listing("samgraph.engines.reference"),
     "torch": Listing("samgraph.engines.torch", extra="torch", candidate_for=("cuda",)),
     "openvino": Listing("samgraph.engines.openvino", candidate_for=("cpu",)),
+    "onnxruntime": Listing("samgraph.engines.onnxruntime", extra="onnx"),
 }
 
 

@@ -19,12 +19,18 @@ OPSETS = tuple(IR_VERSIONS)
 
 
 def build(
-    graph: Graph, weights: Mapping[str, Array], *, opset: int = OPSET, allows_empty: bool = True
+    graph: Graph,
+    weights: Mapping[str, Array],
+    *,
+    opset: int = OPSET,
+    allows_empty: bool = True,
+    half_weights: bool = False,
 ) -> Any:
     """The `onnx.ModelProto` of a graph that has only ops with a rule, weights inside.
 
     With `allows_empty=False` axes of symbolic length are at least one long. Outputs have the order
-    of the graph's; one that is named like an input or a weight is called `NAME:output`.
+    of the graph's; one that is named like an input or a weight is called `NAME:output`. With
+    `half_weights`, large arrays of float32 are stored in f16 and cast when the model is loaded.
     """
     emitter = Emitter(graph, weights, opset, allows_empty=allows_empty)
     made = {value.name: value.name for value in (*graph.inputs, *graph.params)}
@@ -42,6 +48,8 @@ def build(
         for name, value in graph.outputs
     ]
     emitter.finish(outputs)
+    if half_weights:
+        emitter.store_halves()
     return helper.make_model(
         helper.make_graph(
             emitter.nodes,

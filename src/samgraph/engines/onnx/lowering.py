@@ -51,6 +51,15 @@ def _compare(emitter: Emitter, node: Node, inputs: Sequence[Name]) -> Name:
     return emitter.op("Not", y) if node.text("how") == "ne" else y
 
 
+def _where(emitter: Emitter, node: Node, inputs: Sequence[Name]) -> Name:
+    if node.result.type.dtype != "bool":
+        return emitter.op("Where", *inputs)
+    condition, *choices = inputs
+    return emitter.cast(
+        emitter.op("Where", condition, *(emitter.cast(x, "u8") for x in choices)), "bool"
+    )
+
+
 def _linear(emitter: Emitter, node: Node, inputs: Sequence[Name]) -> Name:
     x, weight, *bias = inputs
     y = emitter.op("MatMul", x, emitter.transposed(weight))
@@ -262,5 +271,5 @@ LOWER: dict[str, Rule] = {
     "sub": _arithmetic("Sub"),
     "tile": _tile,
     "transpose": _transpose,
-    "where": _plain("Where"),
+    "where": _where,
 }

@@ -9,6 +9,7 @@ from samgraph.engines.onnx import PIPELINE, build
 from samgraph.engines.onnx.build import OPSET, OPSETS
 from samgraph.errors import OptionError, OutputError
 from samgraph.exporters.onnx.external import ExternalWeights
+from samgraph.exporters.onnx.passes.floats_in_f16 import floats_in_f16
 from samgraph.exporters.protocol import ExportOptions, Written, write_file
 from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array
@@ -18,7 +19,8 @@ from samgraph.passes.pipeline import Precision, Step
 from samgraph.passes.specialise import specialise
 
 WEIGHTS = "weights.bin"
-PRECISIONS: tuple[Precision, ...] = ("fp32",)
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+_IN_F16 = Step(floats_in_f16, precisions=("fp16",))
 _LARGEST = (1 << 31) - (1 << 20)  # bytes of a protobuf message, less what else is in it
 
 
@@ -27,7 +29,8 @@ class OnnxExporter:
     """Writes ONNX models. Axes of symbolic length are named, and at least one long."""
 
     name: str = "onnx"
-    passes: tuple[Step, ...] = PIPELINE
+    graphs: tuple[str, ...] = ()
+    passes: tuple[Step, ...] = (*PIPELINE, _IN_F16)
 
     def export(
         self,
@@ -58,7 +61,13 @@ class OnnxExporter:
         folded = fold_params(optimise(fixed, passes_for(self.passes, precision)))
         verify(folded.graph)
         bound = folded.bind({value.name: weights[value.name] for value in graph.params})
-        return build(folded.graph, bound, opset=options.opset or OPSET, allows_empty=False)
+        return build(
+            folded.graph,
+            bound,
+            opset=options.opset or OPSET,
+            allows_empty=False,
+            half_weights=options.half_weights,
+        )
 
 
 def _check(options: ExportOptions, opset: int) -> None:
