@@ -9,7 +9,7 @@ tokens per frame, F remembered frames, Q object pointers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Protocol, Self
@@ -238,6 +238,7 @@ class Family:
         configs: Configs that a checkpoint can be recognised as, by name.
         named: Configs that must be given by name: their checkpoints look like another's.
         trace: The graphs of a config, by name; together they read every tensor of a checkpoint.
+            A second argument chooses some of them.
         weight_shapes: The name and shape of every tensor of a checkpoint for a config.
         unread: Tensors of checkpoints that no graph reads, with their shapes.
         signature: A key that distinguishes its configs.
@@ -245,12 +246,14 @@ class Family:
         find_config: A config from its name, itself, or a mapping of fields.
         config_from_json: The inverse of a config's `to_json`.
         build: The model of a config and its weights.
+        variants: By the name of a config, the named configs whose checkpoints have the same
+            tensors: told apart by the name or hash of the file alone.
     """
 
     name: str
     configs: Mapping[str, Any]
     named: Mapping[str, Any]
-    trace: Callable[[Any], dict[str, Graph]]
+    trace: Callable[..., dict[str, Graph]]
     weight_shapes: Callable[[Any], dict[str, tuple[int, ...]]]
     unread: Callable[[Any], Mapping[str, tuple[int, ...]]]
     signature: Callable[[Any], tuple[object, ...]]
@@ -258,3 +261,4 @@ class Family:
     find_config: Callable[[Any], Any]
     config_from_json: Callable[[str], Any]
     build: Callable[..., SegmentationModel]
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

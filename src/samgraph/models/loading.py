@@ -1,6 +1,7 @@
 """Loading of a model from a checkpoint: its config is recognised and every tensor checked."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
+from samgraph.checkpoint.sister_files import find_sister, not_downloaded, published_name
 from samgraph.checkpoint.source_file import short_name
 from samgraph.engines.devices import DeviceLike
-from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
+from samgraph.errors import CheckpointError, GraphError, OptionError, SamgraphWarning, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
@@ -111,8 +113,13 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
         return checkpoint.with_meta_names(checkpoint.read(text))
     from samgraph.checkpoint import download
 
-    release = checkpoint.find_release(text)
-    path = download.fetch(release, mirror=mirror)
+    sister = find_sister(text)
+    if sister is not None:
+        path = download.cache_folder() / sister.file
+        if not path.is_file():
+            raise not_downloaded(sister)
+    else:
+        path = download.fetch(checkpoint.find_release(text), mirror=mirror)
     return checkpoint.with_meta_names(checkpoint.read(path))
 
 
@@ -141,7 +148,7 @@ def recognise(found: Checkpoint) -> tuple[Family, Any]:
         signature = family.found_signature(shapes)
         for config in family.configs.values():
             if signature is not None and family.signature(config) == signature:
-                return family, config
+                return family, _variant(found, family, config)
     every = _every_shape()
     likely = checkpoint.best_match(shapes, every)
     expected = every[likely[0]] if likely else min(every.values(), key=len)
@@ -151,10 +158,29 @@ def recognise(found: Checkpoint) -> tuple[Family, Any]:
     )
 
 
+def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
+    """The config, or a variant with the same tensors, by the name or hash of the file.
+
+    If neither tells, it is the config itself, with a warning that names the variants.
+    """
+    others = family.variants.get(config.name, ())
+    if not others:
+        return config
+    name = published_name(found.source) if os.path.isfile(found.source) else None
+    if name == config.name:
+        return config
+    if name in others:
+        return family.named[name]
+    listed = ", ".join(f"`{other}`" for other in others)
+    text = f"`{short_name(found.source)}` is loaded as `{config.name}`, but may be {listed}"
+    warnings.warn(f"{text}: pass `config=`", SamgraphWarning, stacklevel=5)
+    return config
+
+
 def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of every config that can be recognised, by its name."""
     return {
-        name: family.weight_shapes(config)
+        name: family.weight_shapes(config.smallest())
         for family in families()
         for name, config in family.configs.items()
     }
