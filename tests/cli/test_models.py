@@ -32,11 +32,12 @@ def test_the_table_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     lines = call(monkeypatch, ["models"]).text.splitlines()
 
-    assert " ".join(lines[0].split()) == "name parameters size licence here box 1 click 5 clicks J"
+    assert " ".join(lines[0].split()) == "name parameters size here box 1 click 5 clicks J"
     assert lines[1].split()[0] == "samgraph-nano"
     assert lines[1].split()[-5:] == ["built", "in", "0.50", "0.25", "0.75"]
-    assert lines[2].split() == ["sam2-tiny", "38.9", "M", "156", "MB", "Apache-2.0", "no"]
-    assert lines[10].split() == ["edgetam", "13.9", "M", "56", "MB", "Apache-2.0", "by", "path"]
+    assert lines[2].split() == ["sam2-tiny", "38.9", "M", "156", "MB", "no"]
+    assert lines[10].split() == ["edgetam", "13.9", "M", "56", "MB", "by", "path"]
+    assert "licence of the weights: Apache-2.0" in lines
 
 
 def test_a_missing_file_has_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

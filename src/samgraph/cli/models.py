@@ -13,7 +13,7 @@ from samgraph.checkpoint.sister_files import APACHE, SISTER_FILES, SisterFile
 from samgraph.errors import printable
 
 _QUALITY = ("box", "1 click", "5 clicks", "J")
-_LEFT = ("name", "licence", "here")
+_LEFT = ("name", "here")
 _FIGURES_NOTE = "box and clicks: mean IoU with its teacher; J: on clips; see MODEL_CARD.md"
 
 
@@ -33,13 +33,15 @@ def command(as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("name", "parameters", "size", "licence", "here", *_QUALITY):
+    for title in ("name", "parameters", "size", "here", *_QUALITY):
         table.add_column(title, justify="left" if title in _LEFT else "right")
     for row in rows:
         table.add_row(*_cells(row))
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\n{_FIGURES_NOTE}", soft_wrap=True)
+    licences = sorted({str(row["licence"]) for row in rows})
+    console.print(f"licence of the weights: {', '.join(licences)}")
     kept = printable(f"downloads are kept in {cache_folder()}")
     console.print(kept, soft_wrap=True, markup=False)
     console.print('use one with `--model NAME`, or `samgraph.load("NAME")`')
@@ -53,7 +55,6 @@ def _cells(row: dict[str, object]) -> list[str]:
         str(row["name"]),
         f"{row['parameters']} M",
         f"{row['megabytes']} MB",
-        str(row["licence"]),
         here if row["path"] else "no" if row["downloads"] else "by path",
         *(f"{figures[name]:.2f}" if name in figures else "" for name in _QUALITY),
     ]
