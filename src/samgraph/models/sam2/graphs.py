@@ -35,6 +35,7 @@ from samgraph.models.sam2.layers import conv2d, to_image, to_tokens
 from samgraph.models.sam2.memory_attention import Attend
 from samgraph.models.sam2.memory_design import SAM2_MEMORY, MemoryDesign, Recalled
 from samgraph.models.sam2.neck import neck
+from samgraph.models.sam2.positions import token_positions
 from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
 from samgraph.passes.fix_inputs import fix_inputs
@@ -334,7 +335,7 @@ def _attended(
     memory = ops.concat([frames, tokens], axis=1)
     pointer_position = memory_bank.pointer_positions(at, config, times)
     position = ops.concat([frame_position, pointer_position], axis=1)
-    grid_position = builder.constant(memory_bank.token_positions(config.channels, E)[None])
+    grid_position = builder.constant(token_positions(config.channels, E)[None])
     x = memory_attention.memory_attention(
         at / "memory_attention",
         config,

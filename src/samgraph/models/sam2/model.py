@@ -168,7 +168,7 @@ class Sam2Model(CompiledModel):
         """The frame conditioned on the memory of each object: an embedding [N, C, E, E]."""
         check_slots(self.config, read.slots)
         found = self.run(
-            "attend_bank" if read.stored == "bf16" else "attend_bank_fp32",
+            self.attend_graph(read),
             embedding=features.maps["embedding"],
             pages=read.pages,
             frames=read.frames,
@@ -179,6 +179,10 @@ class Sam2Model(CompiledModel):
         )
         maps = {**features.maps, "embedding": found["embedding"]}
         return Features(maps, is_conditioned=True)
+
+    def attend_graph(self, read: BankRead) -> str:
+        """The graph that attends to a memory as it is stored."""
+        return "attend_bank" if read.stored == "bf16" else "attend_bank_fp32"
 
     @property
     def absent_pointer(self) -> Array:
