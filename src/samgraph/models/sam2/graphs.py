@@ -262,6 +262,21 @@ def attend_bank(config: Sam2Config, stored: str = "bf16") -> Graph:
     )
 
 
+def prepare_frame(config: Sam2Config) -> Graph:
+    """The part of `attend_bank` that depends on the frame alone: run once for all its objects."""
+    return _bank_prepared(config, "bf16")[0]
+
+
+def attend_prepared(config: Sam2Config, stored: str = "bf16") -> Graph:
+    """The rest of `attend_bank`: outputs of `prepare_frame`, and the memory of each object."""
+    return _bank_prepared(config, stored)[1]
+
+
+def _bank_prepared(config: Sam2Config, stored: str) -> tuple[Graph, Graph]:
+    names = "prepare_frame", "attend_prepared"
+    return hoist_shared(attend_bank(config, stored), ("embedding",), names=names)
+
+
 def _frames(config: Sam2Config) -> Dim:
     """The number of remembered frames: a symbol, or 1 without `rope_k_repeat`."""
     return symbol("F") if config.rope_k_repeat else 1
@@ -325,6 +340,12 @@ TRACKING_TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
     "attend_bank": attend_bank,
     "attend_bank_fp32": lambda config: attend_bank(config, "f32"),
 }
+# The same in two parts, for engines on the host.
+HOST_TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
+    "prepare_frame": prepare_frame,
+    "attend_prepared": attend_prepared,
+    "attend_prepared_fp32": lambda config: attend_prepared(config, "f32"),
+}
 _OF_ONE = ("prepare_image", "decode_prepared")  # both are cut from one graph
 
 
@@ -337,7 +358,7 @@ def trace_graphs(config: Sam2Config, names: Iterable[str] = TRACES) -> dict[str,
     """Graphs by name; of two that are cut from one graph, both are included."""
     wanted = dict.fromkeys(names)
     pair = dict(zip(_OF_ONE, _prepared(config), strict=True)) if wanted.keys() & _OF_ONE else {}
-    every = TRACES | TRACKING_TRACES
+    every = TRACES | TRACKING_TRACES | HOST_TRACES
     return {name: every[name](config) for name in wanted if name not in pair} | pair
 
 

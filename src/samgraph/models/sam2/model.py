@@ -1,5 +1,6 @@
 """SAM 2 ready to run: its graphs as typed methods."""
 
+import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -22,7 +23,7 @@ from samgraph.models.family import (
     no_prompts,
 )
 from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.graphs import TRACES, TRACKING_TRACES, trace_graphs, unread
+from samgraph.models.sam2.graphs import HOST_TRACES, TRACES, TRACKING_TRACES, trace_graphs, unread
 from samgraph.models.sam2.memory_bank import check_slots
 from samgraph.runtime import CompileOptions
 
@@ -56,7 +57,7 @@ class Sam2Model(CompiledModel):
             config,
             weights,
             trace=trace_graphs,
-            names=(*TRACES, *TRACKING_TRACES),
+            names=(*TRACES, *TRACKING_TRACES, *HOST_TRACES),
             for_one=FOR_ONE,
             exact=EXACT,
             device=device,
@@ -66,6 +67,7 @@ class Sam2Model(CompiledModel):
         self.preprocessing = Preprocessing(config.image_size)
         tokens, channels = config.grid**2, config.memory_channels
         self.memory_layout = MemoryLayout(tokens, channels, config.channels)
+        self._latest = threading.local()  # the frame a thread prepared last
         side = config.mask_size
         # The mask input of so many prompts without a mask.
         self._no_mask = lru_cache(maxsize=64)(
@@ -145,11 +147,21 @@ class Sam2Model(CompiledModel):
         return memory
 
     def attend(self, features: Features, read: BankRead) -> Features:
-        """The frame conditioned on the memory of each object: an embedding [N, C, E, E]."""
+        """The frame conditioned on the memory of each object: an embedding [N, C, E, E].
+
+        On the host, where objects attend one after another, what they share is computed once.
+        """
         check_slots(self.config, read.slots)
+        embedding = features.maps["embedding"]
+        name, frame = "attend_bank", {"embedding": embedding}
+        if self.buffers.images is None:
+            name, (seen, frame) = "attend_prepared", getattr(self._latest, "frame", (None, {}))
+            if seen is not embedding:
+                frame = self.run("prepare_frame", embedding=embedding)
+                self._latest.frame = embedding, frame
         found = self.run(
-            "attend_bank" if read.stored == "bf16" else "attend_bank_fp32",
-            embedding=features.maps["embedding"],
+            name if read.stored == "bf16" else f"{name}_fp32",
+            **frame,
             pages=read.pages,
             frames=read.frames,
             slots=read.slots,
