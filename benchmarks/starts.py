@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[1]
 PEERS = ("samgraph fp32", "torch eager", "transformers")
 POINT = (320.0, 240.0)
 LIMIT_SECONDS = 300
@@ -77,6 +78,7 @@ def _with_transformers(arguments: argparse.Namespace, picture: np.ndarray) -> An
 
 def write_weights(folder: Path, model: str, names: list[str]) -> None:
     """The same random weights for all; for transformers in its own format and of its own."""
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
     from safetensors.numpy import save_file
 
     from samgraph.models.sam2.config import CONFIGS
@@ -105,11 +107,10 @@ def first_masks(
         write_weights(folder, model, chosen)
     except (ImportError, OSError, ValueError) as error:
         return {}, {"starts": f"{type(error).__name__}: {error}"}
-    root = Path(__file__).resolve().parents[1]
     environment = {
         **os.environ,
         "SAMGRAPH_CACHE": str(folder / "cache"),
-        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
     }
     for name in chosen:
         options = ["--model", model, "--threads", str(threads)]
@@ -158,8 +159,7 @@ def installed_megabytes(packages: tuple[str, ...]) -> int:
         files = importlib.metadata.files(name) or []
         paths = [Path(str(file.locate())) for file in files]
         if name == "samgraph":  # installed as a link to its source
-            source = Path(__file__).resolve().parents[1] / "src"
-            paths = [path for path in source.rglob("*") if "__pycache__" not in path.parts]
+            paths = [path for path in (ROOT / "src").rglob("*") if "__pycache__" not in path.parts]
         total += sum(path.stat().st_size for path in paths if path.is_file())
     return total >> 20
 
