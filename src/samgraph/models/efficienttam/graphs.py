@@ -12,7 +12,13 @@ from samgraph.graph import Builder, Graph
 from samgraph.models.efficienttam.config import EfficientTamConfig
 from samgraph.models.efficienttam.pooled_attention import pooled_attention
 from samgraph.models.efficienttam.vit import neck, vit
-from samgraph.models.sam2.graphs import attend_bank, attend_memory, graph_set
+from samgraph.models.sam2.graphs import (
+    attend_bank,
+    attend_memory,
+    attend_prepared,
+    graph_set,
+    prepare_frame,
+)
 from samgraph.models.sam2.memory_design import MemoryDesign
 
 POOLED = "_pooled"
@@ -37,6 +43,11 @@ _TRACKING: dict[str, Callable[[Any], Graph]] = {
     f"memory_attention{POOLED}": lambda config: _pooled(attend_memory(config, design=_DESIGN)),
     f"attend_bank{POOLED}": lambda config: _pooled(attend_bank(config, design=_DESIGN)),
     f"attend_bank_fp32{POOLED}": lambda config: _pooled(attend_bank(config, "f32", _DESIGN)),
+    f"prepare_frame{POOLED}": lambda config: _pooled(prepare_frame(config, _DESIGN)),
+    f"attend_prepared{POOLED}": lambda config: _pooled(attend_prepared(config, design=_DESIGN)),
+    f"attend_prepared_fp32{POOLED}": lambda config: _pooled(
+        attend_prepared(config, "f32", _DESIGN)
+    ),
 }
 _PLAIN = graph_set(image_encoder)
 GRAPHS = replace(_PLAIN, tracking={**_PLAIN.tracking, **_TRACKING})
