@@ -22,7 +22,7 @@ _MOST_SMALL = 1024
 class TorchBuffers:
     """What the engine does with tensors outside of its graphs; only `download` waits.
 
-    On a GPU small arrays are sent once: which pages of the bank are read, flags and times recur
+    On a GPU small arrays are copied once: which pages of the bank are read, flags and times recur
     from frame to frame.
     """
 
@@ -55,7 +55,7 @@ class TorchBuffers:
         return here.pin_memory().to(self.device, non_blocking=True)
 
     def download(self, buffer: Any) -> Array:
-        """An array of the caller's own."""
+        """A new array."""
         return to_array(buffer)
 
     @reports_full
@@ -90,10 +90,10 @@ class TorchBuffers:
 
 
 class _SmallArrays:
-    """Tensors of the small arrays that were uploaded last, found again by what is in them.
+    """Tensors of the small arrays uploaded last, looked up by content.
 
-    They are sent on a stream of their own, for which alone the host waits, so that every stream
-    may read them; what reads them says so to the allocator (`GraphRunner`).
+    They are copied on a separate stream, the only one the host waits for, so that every stream may
+    read them; readers call `record_stream` (`GraphRunner`).
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,9 +1,9 @@
 """Programs replayed as CUDA graphs: one launch for hundreds of kernels.
 
 A graph is captured for each set of input shapes, the second time these occur: lengths that come
-once, as while a memory bank fills, are run kernel by kernel. A replay reads inputs from buffers of
-its own, into which the caller's are copied, and its outputs are copied out, so that they are the
-caller's. Nothing waits for the GPU. All captures of a program share one pool of memory, and take
+once, as while a memory bank fills, are run kernel by kernel. A replay reads inputs from static
+buffers, into which the caller's are copied, and its outputs are copied out, so that the caller owns
+them. Nothing waits for the GPU. All captures of a program share one pool of memory, and take
 turns: a program may be run from several threads and streams, and different programs overlap.
 
 Tables, inputs of which rows are gathered and nothing else, are not copied. The graph reads their
@@ -45,7 +45,7 @@ class GraphRunner:
         compute: Named inputs to named outputs, the same kernels for the same shapes.
         tables: The inputs that are tables.
         device: The GPU.
-        captures: The most captures to keep; the one not used for longest goes first.
+        captures: The most captures to keep; the least recently used is dropped first.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class GraphRunner:
         key = tuple(self._shape(name, tensor) for name, tensor in inputs.items())
         now = torch.cuda.current_stream(self._device)
         for tensor in inputs.values():
-            tensor.record_stream(now)  # it may come from another
+            tensor.record_stream(now)  # it may come from another stream
         with self._lock:
             capture = self._captures.get(key)
             if self._is_short:
@@ -117,7 +117,7 @@ class GraphRunner:
         return outputs
 
     def _capture(self, key: Key, inputs: Tensors) -> _Capture:
-        """Run once more on a stream of our own, and keep what was started."""
+        """Run once more on a separate stream, and record what was launched."""
         if self._stream is None or self._pool is None:
             self._stream = torch.cuda.Stream(self._device)
             self._pool = torch.cuda.graph_pool_handle()
@@ -147,12 +147,12 @@ class GraphRunner:
 
 
 def _is_repeated(x: torch.Tensor) -> bool:
-    """Whether it is one part, seen several times along the first axis."""
+    """Whether it is expanded along the first axis (stride 0)."""
     return x.ndim > 1 and len(x) > 1 and x.stride(0) == 0
 
 
 def _once(x: torch.Tensor) -> torch.Tensor:
-    """That one part."""
+    """The first of an expanded tensor's equal parts; any other tensor as it is."""
     return x[:1] if _is_repeated(x) else x
 
 

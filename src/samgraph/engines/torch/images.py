@@ -1,4 +1,4 @@
-"""Pixels and masks on a GPU: frames resized where they are read, masks downloaded as bits.
+"""Pixels and masks on a GPU: frames resized on the device, masks downloaded as bits.
 
 Everything here is started on the stream of the calling thread; only what gives host arrays waits.
 """
@@ -20,7 +20,7 @@ from samgraph.engines.torch.screening import Screened
 
 Rgb = tuple[float, float, float]
 Bytes = NDArray[np.uint8]
-# Masks of so many pixels in all are enlarged at once.
+# The most pixels of masks enlarged at once.
 _PIXELS_AT_ONCE = 1 << 28
 
 
@@ -93,7 +93,7 @@ class TorchImages:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Work of this thread on a stream of its own; complete when the block is left."""
+        """Work of this thread on a separate stream; complete when the block is left."""
         if self.device.type == "cpu":
             yield
             return

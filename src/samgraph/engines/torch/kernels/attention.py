@@ -4,7 +4,7 @@ With few queries or one head, programs that each take a block of queries leave m
 idle. Here a program takes a block of queries and one of several ranges of keys; a second kernel
 weighs the partial averages. The width E of a value may differ from the width D of a key.
 
-q [B, T, h*D], k [B, S, h*D], v [B, S, h*E] -> [B, T, h*E]; rows may lie apart in memory. A bias
+q [B, T, h*D], k [B, S, h*D], v [B, S, h*E] -> [B, T, h*E]; rows may be strided. A bias
 [B, S] may be added to the scores of each key.
 """
 
@@ -119,7 +119,7 @@ def attention(
     blocks: Blocks,
     precision: str = "tf32",
 ) -> torch.Tensor:
-    """[B, T, h*E], of the dtype of `v`. The last axis of all three lies without gaps."""
+    """[B, T, h*E], of the dtype of `v`. The last axis of all three is contiguous."""
     B, T, S = len(q), q.shape[1], k.shape[1]
     D, E = q.shape[2] // heads, v.shape[2] // heads
     chunk = triton.cdiv(triton.cdiv(S, blocks.splits), blocks.keys) * blocks.keys

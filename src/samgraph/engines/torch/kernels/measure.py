@@ -1,9 +1,9 @@
-"""measure: areas and boxes of masks at the size of an image, which is never written.
+"""measure: areas and boxes of masks at the size of an image, without writing them.
 
 A program enlarges some columns of one mask, counts, and adds what it found to the results; it reads
 whether the mask is wanted, so the host need not know. logits [N, h, w] -> int32 [N, 6]: pixels
 above the highest threshold and above the lowest; then left, top, right, bottom of those above the
-middle one, the last pixels included.
+middle threshold, inclusive.
 """
 
 import torch
@@ -17,9 +17,9 @@ _FAR = 1 << 30
 
 
 @triton.jit
-def _taps(places, length, scale):
-    """The two pixels of a smaller axis around each place, and the share of the second."""
-    at = tl.maximum((places.to(tl.float32) + 0.5) * scale - 0.5, 0.0)
+def _taps(positions, length, scale):
+    """The two pixels of a smaller axis around each position, and the weight of the second."""
+    at = tl.maximum((positions.to(tl.float32) + 0.5) * scale - 0.5, 0.0)
     first = tl.minimum(at.to(tl.int32), length - 1)
     return first, tl.minimum(first + 1, length - 1), at - first.to(tl.float32)
 
@@ -71,7 +71,7 @@ def measure(
     thresholds: tuple[float, float, float],
     wanted: torch.Tensor,
 ) -> torch.Tensor:
-    """As `measuring.measure`: int64 [N, 6]; a box is all -1 where nothing is inside."""
+    """As `measuring.measure`: int64 [N, 6]; a box is all -1 where the mask is empty."""
     (N, h, w), (H, W) = logits.shape, size_hw
     found = torch.full((N, 6), -1, dtype=torch.int32, device=logits.device)
     found[:, :2], found[:, 2:4] = 0, _FAR

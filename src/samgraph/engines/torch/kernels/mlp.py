@@ -1,9 +1,9 @@
-"""mlp: the feed-forward half of a transformer block, for narrow rows, without a trace in memory.
+"""mlp: the feed-forward half of a transformer block, for narrow rows, in one kernel.
 
     y = x + activation(norm(x) @ inner.T + inner_bias) @ outer.T + outer_bias
 
-A program holds some rows of x whole, normalised once, and walks over the hidden channels: each
-step makes some of them and adds what they give to the result. x [M, C], inner [H, C],
+A program holds some rows of x whole, normalised once, and loops over the hidden channels:
+each step computes some of them and accumulates their product. x [M, C], inner [H, C],
 outer [C, H] -> [M, C].
 """
 

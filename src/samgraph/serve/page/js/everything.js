@@ -1,7 +1,7 @@
 // Everything mode: all masks of the picture, from which objects are picked.
 
 import { post, remove, request, upload } from "./api.js";
-import { frameUrl } from "./frames.js";
+import { framePath } from "./frames.js";
 import { smallestAt } from "./hover.js";
 import { announce, busy, fail } from "./notices.js";
 import { addMasks } from "./prompts.js";
@@ -36,7 +36,7 @@ export async function findEverything(search = "quick", { again = false } = {}) {
 
 async function ask(medium, frame, body) {
   if (medium.kind === "image") return (await post(`images/${medium.id}/everything`, body)).masks;
-  const response = await request("GET", frameUrl(frame, medium.width).slice("api/".length));
+  const response = await request("GET", framePath(frame, medium.width));
   const image = await upload("images", new File([await response.blob()], `frame-${frame}.jpg`));
   try {
     return (await post(`images/${image.id}/everything`, body)).masks;

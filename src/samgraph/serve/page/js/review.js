@@ -1,7 +1,7 @@
 // The list of frames that are worth a look.
 
 import { $, h } from "./dom.js";
-import { frameUrl } from "./frames.js";
+import { frameImage } from "./frames.js";
 import { goTo } from "./playback.js";
 import { selectObject } from "./prompts.js";
 import { state, watch } from "./state.js";
@@ -31,7 +31,7 @@ function draw() {
   const list = items.slice(0, MOST).map((item) => {
     const object = state.objects.find(({ id }) => id === item.object);
     return h("li", {}, h("button", { type: "button", "data-frame": item.frame, onclick: () => { selectObject(item.object); goTo(item.frame); } },
-      h("img", { src: frameUrl(item.frame, 160), alt: "", loading: "lazy" }),
+      frameImage(item.frame),
       h("div", {}, h("strong", {}, h("i", { style: { background: object?.color ?? "gray" } }), `${object?.name ?? "Object"}, frame ${item.frame}`), h("span", {}, WORDS[item.reason] ?? item.reason))));
   });
   const more = items.length > MOST ? h("p", { class: "empty" }, `and ${items.length - MOST} more; correct these first.`) : null;
