@@ -23,6 +23,7 @@ _COMMANDS = {
     "export": "write the graphs of a model as files for other runtimes: ONNX, OpenVINO",
     "eval": "measure mask quality on a data set",
     "models": "list the models: names, sizes, what is downloaded",
+    "devices": "list the devices: what each can do, and which is chosen",
     "formats": "list the formats that results are written in",
     "graph": "show a graph of the model, before or after passes",
     "bench": "time the graphs of a model: compiling and running",
