@@ -134,10 +134,10 @@ def test_a_pillow_image_is_taken_as_stored(predictor: SAM2ImagePredictor, tmp_pa
     image = Image.fromarray(picture())
     exif = image.getexif()
     exif[0x0112] = 6
-    image.save(tmp_path / "turned.png", exif=exif)
+    image.save(tmp_path / "rotated.png", exif=exif)
     other = SAM2ImagePredictor(small_model(SEED))
 
-    with Image.open(tmp_path / "turned.png") as opened:
+    with Image.open(tmp_path / "rotated.png") as opened:
         other.set_image(opened)
 
     assert other._orig_hw == [(120, 160)]

@@ -1,4 +1,4 @@
-"""Finding exporters; an exporter that writes texts stands for real ones."""
+"""Finding exporters; an exporter that writes texts stands for real exporters."""
 
 import sys
 from collections.abc import Mapping

@@ -17,7 +17,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.checkpoint import LoadReport
 from samgraph.engines import Buffer, Buffers
+from samgraph.errors import DeviceMemoryError
 from samgraph.exporters import ExportOptions
 from samgraph.graph import Array, Graph
 from samgraph.graph.types import DType
@@ -191,10 +193,14 @@ class SegmentationModel(Protocol):
     buffers: Buffers  # operations on the values passed between its methods
     preprocessing: Preprocessing
     memory_layout: MemoryLayout
+    report: LoadReport  # what its checkpoint lacks
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
         """The feature maps of one image."""
+
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """Run on the CPU from now on; raises `full` where it does so already."""
 
     def encode(self, image: Any) -> Features:
         """Images [B, 3, S, S], normalised."""
@@ -278,6 +284,8 @@ class Family:
         config_from_json: The inverse of a config's `to_json`.
         build: The model of a config and its weights.
         export_plan: What is exported, of a config and its weights; None if it cannot be exported.
+        approximations: Names of the approximations it has. With `pooled-memory` its configs have a
+            field `memory_pool`.
     """
 
     name: str
@@ -292,3 +300,4 @@ class Family:
     config_from_json: Callable[[str], Any]
     build: Callable[..., SegmentationModel]
     export_plan: Callable[[Any, Mapping[str, Array]], ExportPlan] | None = None
+    approximations: frozenset[str] = frozenset(("few-memories", "small-input"))

@@ -30,7 +30,7 @@ from samgraph.passes.heads import (
     scaled_heads,
     split_weight,
 )
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.rewriter import Rewriter, rewrite_matches
 
 
 class _Projections(NamedTuple):
@@ -44,19 +44,12 @@ def absorb_key_projection(graph: Graph) -> Graph:
     """Rewrite each attention of few queries to many projected keys and values."""
     if not graph.has("attention"):
         return graph
-    rewriter = Rewriter(graph)
     uses = graph.use_counts()
-    for node in graph:
-        found = _find(graph, node, uses) if node.op == "attention" else None
-        if found is None:
-            rewriter.keep(node)
-        else:
-            rewriter.replace(node.result, _attend(rewriter, node, found))
-    return rewriter.finish()
+    return rewrite_matches(graph, lambda node: _find(graph, node, uses), _attend)
 
 
 def _find(graph: Graph, node: Node, uses: dict[str, int]) -> _Projections | None:
-    if len(node.inputs) != 3 or node.result.type.rank != 3:
+    if node.op != "attention" or len(node.inputs) != 3 or node.result.type.rank != 3:
         return None
     keys, values = (plain_linear(graph, value, uses) for value in node.inputs[1:])
     if keys is None or values is None or not keys.exact == values.exact == node.exact:

@@ -35,7 +35,7 @@ from samgraph.passes.heads import (
     split_heads,
     split_weight,
 )
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.rewriter import Rewriter, rewrite_matches
 from samgraph.passes.sink_expand import repeated_row
 
 
@@ -51,19 +51,14 @@ def absorb_query_projection(graph: Graph) -> Graph:
     """Rewrite each attention of many queries to few keys that an output projection reads."""
     if not graph.has("attention"):
         return graph
-    rewriter = Rewriter(graph)
     uses = graph.use_counts()
-    for node in graph:
-        found = _find(graph, node, uses) if node.op == "linear" else None
-        if found is None:
-            rewriter.keep(node)
-        else:
-            rewriter.replace(node.result, _attend(rewriter, node, found))
-    return rewriter.finish()
+    return rewrite_matches(graph, lambda node: _find(graph, node, uses), _attend)
 
 
 def _find(graph: Graph, output: Node, uses: dict[str, int]) -> _Parts | None:
     """The attention before an output projection, if rewriting both pays."""
+    if output.op != "linear":
+        return None
     node = graph.producers().get(output.inputs[0].name)
     if node is None or node.op != "attention" or uses[node.result.name] != 1:
         return None

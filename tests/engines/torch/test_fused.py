@@ -121,13 +121,13 @@ def _run(evaluate: Any, graph: Graph, arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor.double() for name, tensor in found.items()}
 
 
-def _without(place: int) -> Any:
+def _without(index: int) -> Any:
     """A rule that gets zeros for one of its inputs."""
 
     def plant(rule: Any) -> Any:
         def faulty(*tensors: Any, **attributes: Any) -> Any:
             changed = list(tensors)
-            changed[place] = torch.zeros_like(changed[place])
+            changed[index] = torch.zeros_like(changed[index])
             return rule(*changed, **attributes)
 
         return faulty

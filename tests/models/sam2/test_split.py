@@ -1,4 +1,4 @@
-"""Graphs of the model in stages: like the graph in one piece, and open to look at."""
+"""Graphs of the model in stages: like the graph in one piece, and open to inspection."""
 
 import numpy as np
 import pytest

@@ -10,6 +10,7 @@ import torch
 
 from samgraph.engines.buffers import DeviceImages
 from samgraph.engines.torch.images import TorchImages
+from samgraph.engines.torch.memory import reports_full
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_array, to_tensor
 from samgraph.graph.types import Array, DType
 
@@ -43,6 +44,7 @@ class TorchBuffers:
         pairs = zip(values, dtypes, strict=True)
         return all(self.owns(value) and self.dtype(value) == dtype for value, dtype in pairs)
 
+    @reports_full
     def upload(self, array: Array) -> torch.Tensor:
         """A tensor on the device."""
         if self.device.type == "cpu":
@@ -56,10 +58,12 @@ class TorchBuffers:
         """A new array."""
         return to_array(buffer)
 
+    @reports_full
     def zeros(self, shape: Sequence[int], dtype: DType) -> torch.Tensor:
         """A tensor of zeros."""
         return torch.zeros(tuple(shape), dtype=TORCH_DTYPES[dtype], device=self.device)
 
+    @reports_full
     def write(self, target: Any, rows: Sequence[int], values: Any) -> None:
         """One copy on the device."""
         if len(rows) == 1:
@@ -68,6 +72,7 @@ class TorchBuffers:
             index = self.upload(np.array(rows, np.int64))
             target.index_copy_(0, index, values.to(target.dtype))
 
+    @reports_full
     def concat(self, parts: Sequence[Any]) -> torch.Tensor:
         """One copy; none of a single part."""
         return parts[0] if len(parts) == 1 else torch.cat(list(parts))
@@ -77,6 +82,7 @@ class TorchBuffers:
         tensor: torch.Tensor = buffer.expand(count, *buffer.shape[1:])
         return tensor
 
+    @reports_full
     def clip(self, buffer: Any, limit: float) -> torch.Tensor:
         """A new tensor."""
         tensor: torch.Tensor = buffer.clip(-limit, limit)

@@ -13,6 +13,7 @@ address from a buffer, so that one capture serves tables of any length, anywhere
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -58,6 +59,7 @@ class GraphRunner:
         self._most = captures
         self._captures: OrderedDict[Key, _Capture] = OrderedDict()
         self._seen: set[Key] = set()
+        self._is_short = False  # of memory: nothing is captured
         self._lock = threading.Lock()
         self._pool: tuple[int, int] | None = None
         self._stream: torch.cuda.Stream | None = None
@@ -71,7 +73,9 @@ class GraphRunner:
             tensor.record_stream(now)  # it may come from another stream
         with self._lock:
             capture = self._captures.get(key)
-            if capture is None and key not in self._seen:
+            if self._is_short:
+                pass
+            elif capture is None and key not in self._seen:
                 if len(self._seen) >= _MOST_COUNTED:
                     self._seen.clear()
                 self._seen.add(key)
@@ -82,6 +86,15 @@ class GraphRunner:
             if capture is not None:
                 return self._replay(capture, inputs, now)
         return self._compute(inputs)
+
+    def release(self) -> bool:
+        """Let go of all captures and make no more; whether that gave memory back."""
+        with self._lock:
+            had, self._is_short = bool(self._captures), True
+            self._captures.clear()
+            self._pool = None
+        torch.cuda.empty_cache()
+        return had
 
     def _shape(self, name: str, tensor: torch.Tensor) -> tuple[int, ...]:
         """What a capture depends on; of a table, the shape of its rows."""
@@ -123,8 +136,11 @@ class GraphRunner:
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 outputs = self._compute({**read, **tables})
-            finally:
-                graph.capture_end()
+            except BaseException:
+                with suppress(RuntimeError):  # the first error is the one to tell
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         self._captures[key] = capture = _Capture(graph, static, tables, outputs)
         return capture

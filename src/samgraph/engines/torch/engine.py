@@ -9,12 +9,19 @@ from typing import Any
 import torch
 
 from samgraph.engines.devices import Device
-from samgraph.engines.protocol import Decision, EngineOptions, MemoryUsage
+from samgraph.engines.protocol import (
+    CPU_ATTENTION_TOKENS,
+    CPU_OBJECTS_AT_ONCE,
+    Decision,
+    EngineOptions,
+    MemoryUsage,
+)
 from samgraph.engines.torch.buffers import TorchBuffers
 from samgraph.engines.torch.cuda_graphs import GraphRunner
 from samgraph.engines.torch.evaluation import Evaluator
 from samgraph.engines.torch.fused import FUSED
 from samgraph.engines.torch.kernels import kernel_rules
+from samgraph.engines.torch.memory import device_is_full
 from samgraph.engines.torch.passes import FUSED_PASSES
 from samgraph.engines.torch.plan import gathered_inputs, half_params
 from samgraph.engines.torch.products import PRODUCTS
@@ -22,7 +29,7 @@ from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.settings import fast_float32, plain_float32, use_threads
 from samgraph.engines.torch.tensors import TORCH_DTYPES
 from samgraph.engines.torch.weights import Weights
-from samgraph.errors import EngineError
+from samgraph.errors import DeviceMemoryError, EngineError
 from samgraph.graph.binding import bind
 from samgraph.graph.graph import Graph, Node
 from samgraph.graph.types import Array, DType
@@ -62,15 +69,24 @@ class TorchProgram:
 
     def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Named inputs to named outputs."""
+        while True:
+            try:
+                return self._run(inputs)
+            except (torch.OutOfMemoryError, DeviceMemoryError) as error:
+                reason = error.got if isinstance(error, DeviceMemoryError) else error
+                full = device_is_full(f"graph `{self._evaluator.graph.name}`", reason)
+            # Here the error is gone, and with it all that was computed up to it.
+            if self._replay is None or not self._replay.release():
+                raise full
+
+    def _run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The same, as often as there is memory for it."""
         if self._replay is None:
             return self._compute(inputs)
-        try:
-            if self._is_new:
-                self._is_new = False
-                self._compile_kernels(inputs)
-            return self._replay.run(dict(inputs))
-        except torch.OutOfMemoryError as error:
-            raise gpu_is_full(self._evaluator.graph.name, error) from error
+        if self._is_new:
+            self._is_new = False
+            self._compile_kernels(inputs)
+        return self._replay.run(dict(inputs))
 
     def _compile_kernels(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """Compile the kernels of a first run in parallel: seconds instead of tens of seconds."""
@@ -187,12 +203,12 @@ class TorchEngine:
     @property
     def attention_tokens(self) -> int | None:
         """A GPU is filled by many objects; a CPU by one at 1024 pixels."""
-        return None if self.device.kind == "cuda" else 1 << 15
+        return None if self.device.kind == "cuda" else CPU_ATTENTION_TOKENS
 
     @property
     def objects_at_once(self) -> int:
         """All of them on a GPU, within its memory."""
-        return 32 if self.device.kind == "cuda" else 4
+        return 32 if self.device.kind == "cuda" else CPU_OBJECTS_AT_ONCE
 
     def version(self) -> str:
         """Torch's version, and the device."""
@@ -206,7 +222,7 @@ class TorchEngine:
         try:
             return TorchProgram(graph, weights, torch.device(str(self.device)), options)
         except torch.OutOfMemoryError as error:
-            raise gpu_is_full(graph.name, error) from error
+            raise device_is_full(f"the weights of graph `{graph.name}`", error) from error
         except RuntimeError as error:
             text = f"torch could not load graph `{graph.name}` on `{self.device}`"
             raise EngineError(text, got=str(error).strip().split("\n")[0]) from error
@@ -233,15 +249,6 @@ def _check_gpu(device: Device) -> None:
             expected=f"{oldest} or newer",
             hint='use device="cpu"',
         )
-
-
-def gpu_is_full(graph: str, error: Exception) -> EngineError:
-    """The error for a GPU that has no memory left."""
-    return EngineError(
-        f"the GPU has no memory left for graph `{graph}`",
-        got=str(error).strip().split(". ")[0],
-        hint='run fewer objects or images at once, or use device="cpu"',
-    )
 
 
 engine = TorchEngine()

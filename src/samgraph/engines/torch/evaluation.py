@@ -15,6 +15,7 @@ import torch
 from torch.utils.checkpoint import checkpoint as run_and_forget
 
 from samgraph.engines.protocol import Precision
+from samgraph.engines.torch.memory import device_is_full
 from samgraph.engines.torch.pieces import Piece, cut
 from samgraph.engines.torch.plan import Step, plan
 from samgraph.engines.torch.products import Rule
@@ -143,12 +144,12 @@ class Evaluator:
         for step in steps:
             try:
                 step.run(memory, bindings)
+            except torch.OutOfMemoryError as error:
+                raise device_is_full(f"graph `{self.graph.name}`", error) from error
             except RuntimeError as error:
-                full = isinstance(error, torch.OutOfMemoryError)
                 raise EngineError(
                     f"torch could not run `{step.node.op}` of graph `{self.graph.name}`",
                     got=str(error).strip().split("\n")[0],
-                    hint="smaller batches need less memory" if full else None,
                 ) from error
 
     def _run_piece(

@@ -15,6 +15,7 @@ from torch.nn import functional
 from samgraph.engines.buffers import BestMasks, MaskFilter, PassedMasks
 from samgraph.engines.torch import bicubic, measuring, screening
 from samgraph.engines.torch.kernels import has_kernels
+from samgraph.engines.torch.memory import reports_full
 from samgraph.engines.torch.screening import Screened
 
 Rgb = tuple[float, float, float]
@@ -31,10 +32,12 @@ class TorchImages:
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
+    @reports_full
     def frame_pixels(self, frame: Bytes, size: int, mean: Rgb, std: Rgb) -> torch.Tensor:
         """To the bit what the host makes of a frame: [3, S, S]."""
         return self._resize(self._sent(frame), size, bicubic.Normalisation(mean, std))
 
+    @reports_full
     def image_pixels(self, image: Bytes, size: int, mean: Rgb, std: Rgb) -> torch.Tensor:
         """As the host, within rounding: [3, S, S]."""
         values = self._sent(image).permute(2, 0, 1)[None].float() / 255.0
@@ -47,6 +50,7 @@ class TorchImages:
         )
         return (small - mean_) / std_
 
+    @reports_full
     def masks(
         self, logits: torch.Tensor, size_hw: tuple[int, int], threshold: float
     ) -> NDArray[np.bool_]:
@@ -61,20 +65,24 @@ class TorchImages:
             out[start : start + step] = bits.view(np.bool_)
         return out
 
+    @reports_full
     def screen(
         self, masks: torch.Tensor, ious: torch.Tensor, stability: torch.Tensor, rule: MaskFilter
     ) -> Screened:
         """Start to filter masks [N, M, L, L]; waits for nothing where there are kernels."""
         return screening.screen(masks, ious, stability, rule, self._measure)
 
+    @reports_full
     def passed(self, screened: Screened) -> PassedMasks:
         """The masks that passed, on the device."""
         return screening.passed(screened, self._sent)
 
+    @reports_full
     def best(self, parts: Sequence[PassedMasks], iou_threshold: float) -> BestMasks:
         """The masks that non-maximum suppression keeps."""
         return screening.best(parts, iou_threshold, self._sent)
 
+    @reports_full
     def changes(
         self, logits: torch.Tensor, size_hw: tuple[int, int], threshold: float
     ) -> list[NDArray[np.int64]]:

@@ -17,6 +17,6 @@ class Table:
         """Read this tensor from now on; it must be contiguous."""
         wanted = (rows.data_ptr(), len(rows))
         if wanted != self._known:  # filled by kernels: no host copy to wait for
-            for place, number in enumerate(wanted):
-                self.address[place].fill_(number)
+            for index, number in enumerate(wanted):
+                self.address[index].fill_(number)
             self._known, self.shape = wanted, rows.shape

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samgraph.engines import Buffer
+from samgraph.engines import Buffer, Buffers
 from samgraph.engines.devices import DeviceLike
+from samgraph.errors import DeviceMemoryError
 from samgraph.graph import Array, Graph
 from samgraph.models.compiled import CompiledModel
 from samgraph.models.family import (
@@ -77,6 +78,11 @@ class Sam2Model(CompiledModel):
             lambda count: self.buffers.zeros((count, 1, side, side), "f32")
         )
 
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """Run on the CPU from now on; raises `full` where it does so already."""
+        super().leave_device(full, used)
+        self._no_mask.cache_clear()
+
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
         """The embedding and the high-resolution maps of one image."""
@@ -109,6 +115,8 @@ class Sam2Model(CompiledModel):
             no_memory=np.full(count, not features.is_conditioned),
             multimask=prompts.multimask,
         )
+        if "pointer" not in found:  # an image-only checkpoint
+            found["pointer"] = self.buffers.zeros((count, self.config.channels), "f32")
         return DecodedObjects(**found)
 
     def decode_tracked(self, features: Features, count: int) -> TrackedObjects:
@@ -167,7 +175,7 @@ class Sam2Model(CompiledModel):
 
     def checkpoint(self) -> dict[str, Array]:
         """Every tensor, under the names of a checkpoint."""
-        unread = self.graph_set.unread(self.config)
+        unread = {} if self.report.missing else self.graph_set.unread(self.config)
         missing = {name: np.zeros(shape, np.float32) for name, shape in unread.items()}
         return missing | dict(self.weights)
 

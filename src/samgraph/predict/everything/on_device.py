@@ -5,12 +5,15 @@ learns which of a batch passed while the next batch runs. Non-maximum suppressio
 Then the positions where the masks that are left begin and end are downloaded, and encoded.
 """
 
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.engines.buffers import DeviceImages, MaskFilter, PassedMasks
+from samgraph.errors import DeviceMemoryError, SamgraphWarning
 from samgraph.media.mask import rle as run_lengths
 from samgraph.predict.everything import candidates as filtering
 from samgraph.predict.everything.candidates import Candidate
@@ -90,14 +93,48 @@ def _batches(
     progress: Progress,
 ) -> Iterator[tuple[int, PassedMasks]]:
     """Where each batch of points starts, and its masks that pass; the next runs meanwhile."""
-    core, running = image.core, None
-    for start in range(0, len(points_xy), BATCH):
-        some = points_xy[start : start + BATCH]
-        points = scale_points(some, image.size_hw, core.config.image_size)[:, None]
-        found = core.decode_points(image.prepared, points, np.ones((len(some), 1), np.int64))
-        before, running = running, images.screen(found.masks, found.ious, found.stability, rule)
-        if before is not None:
-            yield start - BATCH, images.passed(before)
-        progress.advance(len(some))
+    limits, running, start = image.core.session.batch_limits, None, 0
+    while start < len(points_xy):
+        some = points_xy[start : start + limits.get("everything", BATCH)]
+        begun, full = None, None
+        try:
+            begun = _screened(images, image, some, rule)
+        except DeviceMemoryError as error:
+            full = error
+        if full is not None and image.core.buffers.images is not images:
+            raise full  # the model is on the CPU now
+        if full is not None and running is None:
+            _take_less(full, len(some), limits)
+        if running is not None:
+            yield running[0], images.passed(running[1])
+        running = None if begun is None else (start, begun)
+        if begun is not None:
+            start += len(some)
+            progress.advance(len(some))
     if running is not None:
-        yield start, images.passed(running)
+        yield running[0], images.passed(running[1])
+
+
+def _screened(
+    images: DeviceImages, image: EncodedImage, points_xy: Floats, rule: MaskFilter
+) -> Any:
+    """A batch of points, decoded; its masks are being filtered."""
+    points = scale_points(points_xy, image.size_hw, image.core.config.image_size)[:, None]
+    labels = np.ones((len(points), 1), np.int64)
+    found = image.core.decode_points(image.prepared, points, labels)
+    if image.core.buffers.images is not images:
+        raise DeviceMemoryError("the model has left the device")
+    return images.screen(found.masks, found.ious, found.stability, rule)
+
+
+def _take_less(full: DeviceMemoryError, count: int, limits: dict[str, int]) -> None:
+    """Halve the batches of points from now on; raises `full` where there is one point in each."""
+    if count == 1:
+        raise full
+    limits["everything"] = count // 2
+    warnings.warn(
+        f"{full.what} with {count} points at once: from now on there are {count // 2}; free memory "
+        "on the device and load the model again to undo that",
+        SamgraphWarning,
+        stacklevel=2,
+    )

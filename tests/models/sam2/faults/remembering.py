@@ -83,7 +83,7 @@ def _rope(patch: Patch, change: Callable[..., Array]) -> None:
 
 @fault("memory_attention:b")
 def rope_interleaved_over_frames(patch: Patch) -> None:
-    """Each place repeated for all frames, not the whole grid for each frame."""
+    """Each position repeated for all frames, not the whole grid for each frame."""
 
     def rotated(reference: Any, x: Array, *, grid: tuple[int, int], **named: Any) -> Array:
         cells = grid[0] * grid[1]

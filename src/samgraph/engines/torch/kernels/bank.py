@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 from samgraph.engines.torch.kernels.tables import HELD
 
 _ROWS = 64
@@ -67,6 +67,6 @@ def bank_rows(
         (triton.cdiv(rows, _ROWS), N),
         address, frames, tokens, times, slots, grid, of_tokens, out, F, T, K, len(times),
         HELD=HELD[dtype], POSITIONS=positions is not None, C=C,
-        BC=max(16, triton.next_power_of_2(C)), BM=_ROWS,
+        BC=block_width(C), BM=_ROWS,
     )  # fmt: skip
     return out

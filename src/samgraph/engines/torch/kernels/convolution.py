@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import activate, normalise
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 from samgraph.engines.torch.ops.conv_norm import ConvNormAttributes
 
 _NARROWEST = 16
@@ -115,7 +115,7 @@ def conv_norm(
         (triton.cdiv(M, blocks.rows),),
         x, weight, bias, scale, shift, out, M, H, W, high, wide, at.eps, CHANNELS=channels,
         KERNEL=at.kernel, STRIDE=at.stride, PADDING=at.padding, C=C,
-        BC=max(_NARROWEST, triton.next_power_of_2(C)), BM=blocks.rows,
+        BC=block_width(C), BM=blocks.rows,
         BK=max(_NARROWEST, min(blocks.depth, triton.next_power_of_2(deepest))),
         ACTIVATION=at.activation, PRECISION=precision, warps=blocks.warps, stages=2,
     )  # fmt: skip

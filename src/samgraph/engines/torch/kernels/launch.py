@@ -44,6 +44,12 @@ class _Loaded:
     pointers: int
 
 
+def block_width(width: int) -> int:
+    """The block that holds `width` elements: a power of two, at least 16 for the matrix units."""
+    power: int = triton.next_power_of_2(width)
+    return max(16, power)
+
+
 class Kernel:
     """A Triton kernel; arguments are tensors and numbers, constants are named."""
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import activate, normalise
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 
 
 @triton.jit
@@ -72,7 +72,7 @@ def mlp(
         (triton.cdiv(M, blocks.rows),),
         x, inner, inner_bias, outer, outer_bias, out, M, len(inner), x.stride(0), out.stride(0),
         eps, ACTIVATION=activation, PRECISION=precision, C=C,
-        BC=max(16, triton.next_power_of_2(C)), BM=blocks.rows, BH=blocks.hidden,
+        BC=block_width(C), BM=blocks.rows, BH=blocks.hidden,
         warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     return out

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import normalise
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 from samgraph.engines.torch.kernels.linear import finish, quads
 from samgraph.engines.torch.kernels.rotation import Rotation
 
@@ -141,7 +141,7 @@ def row_linear(
         (triton.cdiv(M, blocks.rows), triton.cdiv(N, share)),
         x, weight, bias, added, out, M, N, x.stride(0), added.stride(0), out.stride(0),
         len(added), pool, share, eps, NORM=eps > 0, ACTIVATION=activation,
-        RESIDUAL=residual is not None, POOL=pool > 0, PRECISION=precision, K=K, BK=_padded(K),
+        RESIDUAL=residual is not None, POOL=pool > 0, PRECISION=precision, K=K, BK=block_width(K),
         BM=blocks.rows, BN=blocks.columns, warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     return out
@@ -165,13 +165,7 @@ def rotated_linear(
         x, weight, bias, out, rotation.table(x.device), M, len(weight), x.stride(0), out.stride(0),
         eps, rotation.tokens, rotation.rotary, rotation.columns, NORM=eps > 0,
         HIGH=rotation.grid[0], WIDE=rotation.grid[1], FEW=rotation.frequencies,
-        PRECISION=precision, K=K, BK=_padded(K), BM=blocks.rows, warps=blocks.warps,
+        PRECISION=precision, K=K, BK=block_width(K), BM=blocks.rows, warps=blocks.warps,
         stages=blocks.stages,
     )  # fmt: skip
     return out
-
-
-def _padded(width: int) -> int:
-    """A width as the kernels hold it: a power of two, 16 or more."""
-    power: int = triton.next_power_of_2(width)
-    return max(16, power)

@@ -13,16 +13,14 @@ import triton
 import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import gelu
-from samgraph.engines.torch.kernels.launch import Kernel
-
-_FEWEST = 16  # the fewest columns that the matrix units take
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 
 
 @triton.jit
 def _upscale(x_ptr, c_ptr, scale_ptr, shift_ptr, w_ptr, b_ptr, f_ptr, t_ptr, y_ptr, cells, side,
-           masks, eps, c_batch, c_y, c_x, c_i, c_j, c_c, f_batch, f_y, f_x, f_i, f_j, f_k, f_m,
-           f_c, A: tl.constexpr, B: tl.constexpr, BM: tl.constexpr, BT: tl.constexpr,
-           PRECISION: tl.constexpr):  # fmt: skip
+             masks, eps, c_batch, c_y, c_x, c_i, c_j, c_c, f_batch, f_y, f_x, f_i, f_j, f_k, f_m,
+             f_c, A: tl.constexpr, B: tl.constexpr, BM: tl.constexpr, BT: tl.constexpr,
+             PRECISION: tl.constexpr):  # fmt: skip
     image, first = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM
     rows, cs = tl.arange(0, BM * 4), tl.arange(0, A)
     cell = tl.minimum(first + rows // 4, cells - 1)
@@ -87,7 +85,7 @@ def upscale_masks(
         (triton.cdiv(cells, blocks.rows), N),
         x, feat_s1, scale, shift, weight, bias, feat_s0, hyper_in, y, cells, side, count, eps,
         *_strides(feat_s1, side, 1), *_strides(feat_s0, side, 2), A=A, B=B, BM=blocks.rows,
-        BT=max(_FEWEST, triton.next_power_of_2(count)), PRECISION=precision,
+        BT=block_width(count), PRECISION=precision,
         warps=blocks.warps, stages=2,
     )  # fmt: skip
     return y

@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 
 Pair = tuple[int, int]
 _LOG2_E = 1.4426950408889634
@@ -123,7 +123,7 @@ def window_attention(
     _KERNEL(
         (triton.cdiv(count * q_pad, block), heads),
         q, k, v, k_bias, v_bias, y, count, H, W, across, down * across, q.stride(2), k.stride(2),
-        v.stride(2), y.stride(2), scale * _LOG2_E, D=D, BD=max(16, triton.next_power_of_2(D)),
+        v.stride(2), y.stride(2), scale * _LOG2_E, D=D, BD=block_width(D),
         HIGH=window[0], WIDE=window[1], POOL=pool, PADDED=H % window[0] + W % window[1] > 0,
         PAD=pad, Q_PAD=q_pad, BQ=block, BK=step, STEPS=all_keys // step, PRECISION=precision,
         warps=blocks.warps, stages=blocks.stages,

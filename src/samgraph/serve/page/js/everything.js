@@ -9,7 +9,7 @@ import { set, state } from "./state.js";
 
 let running = false;
 
-/** How hard to look: a quick search first, a finer one when asked for. */
+/** Density of the point grid: coarse first, finer on request. */
 const SEARCHES = {
   quick: { points_per_side: 16, pred_iou_thresh: 0.7, stability_score_thresh: 0.8, min_mask_region_area: 100 },
   fine: { points_per_side: 32, pred_iou_thresh: 0.6, stability_score_thresh: 0.75, min_mask_region_area: 50 },

@@ -30,7 +30,7 @@ export function frameImage(frame, attributes = {}) {
   return image;
 }
 
-/** The width that the view needs, of a few, so that zooming does not load each frame anew. */
+/** The width that the view needs, of a few, so that zooming does not reload each frame. */
 function neededWidth() {
   const need = state.medium.width * view.scale * Math.min(2, devicePixelRatio || 1);
   return Math.min(state.medium.width, WIDTHS.find((width) => width >= need * 0.95) ?? state.medium.width);

@@ -1,4 +1,4 @@
-// The list of frames that are worth a look.
+// The list of frames to review.
 
 import { $, h } from "./dom.js";
 import { frameImage } from "./frames.js";
@@ -47,7 +47,7 @@ function mark() {
   }
 }
 
-/** Goes to the next frame of the list, or the one before. */
+/** Seeks to the next or previous frame of the list. */
 export function nextReview(direction) {
   const frames = [...new Set((state.timeline?.review ?? []).map(({ frame }) => frame))].sort((a, b) => a - b);
   const frame = direction > 0 ? frames.find((n) => n > state.frame) : frames.findLast((n) => n < state.frame);
