@@ -143,9 +143,9 @@ def _gather(draw: Draw, dtype: DType) -> Case:
     lengths = shape(draw, 1, empty=False)
     axis = number(draw, 0, len(lengths) - 1)
     batch = number(draw, 0, min(axis, 2))
-    places = (*lengths[:batch], *shape(draw, 0, 2))
-    reach = lengths[axis] + 1  # one place outside, on either side, is legal
-    index = array(draw, places, pick(draw, ("i64", "i32")), -reach, reach)
+    index_shape = (*lengths[:batch], *shape(draw, 0, 2))
+    reach = lengths[axis] + 1  # one position outside, on either side, is legal
+    index = array(draw, index_shape, pick(draw, ("i64", "i32")), -reach, reach)
     given = axis - len(lengths) if flag(draw) else axis
     return Case("gather", (array(draw, lengths, dtype), index), {"axis": given, "batch": batch})
 
@@ -287,12 +287,17 @@ def _axial_rope(draw: Draw, dtype: DType) -> Case:
     heads, grid = number(draw, 1, 3), (number(draw, 1, 4), number(draw, 1, 4))
     unrotated = number(draw, 0, 3)
     tokens = number(draw, 0, 3) * grid[0] * grid[1] + unrotated
+    pooled = 0
+    if grid[0] % 2 == grid[1] % 2 == 0 and flag(draw):
+        pooled = number(draw, 1, 3) * grid[0] * grid[1] // 4
+        tokens += pooled
     x = array(draw, (*shape(draw, 0, 2), tokens, 4 * heads * number(draw, 1, 3)), dtype)
     attributes: dict[str, Attribute] = {
         "grid": grid,
         "theta": pick(draw, (10000.0, 100.0)),
         "heads": heads,
         "unrotated": unrotated,
+        **({"pooled": pooled} if pooled else {}),
     }
     return Case("axial_rope", (x,), attributes)
 

@@ -23,6 +23,14 @@ def decompose_axial_rope_of_a_linear_layer() -> Graph:
 
 
 @case("decompose_axial_rope")
+def decompose_axial_rope_of_pooled_frames() -> Graph:
+    builder = Builder("pooled")
+    x = builder.input("x", "f32[N,F+4,4]")
+    y = ops.axial_rope(x, grid=(2, 2), theta=100.0, pooled=x.shape[1] - 4)
+    return builder.finish(y=y)
+
+
+@case("decompose_axial_rope")
 def decompose_axial_rope_of_an_input() -> Graph:
     builder = Builder("queries")
     x = builder.input("x", "f32[B,4,8]")
@@ -88,7 +96,7 @@ def convolve_narrow_norms_of_two_pixels() -> Graph:
 
 
 @case("convolve_narrow_norms")
-def convolve_narrow_norms_leaves_wide_and_shared_ones() -> Graph:
+def convolve_narrow_norms_leaves_wide_and_shared_norms() -> Graph:
     builder = Builder("wide")
     x = builder.input("x", "f32[N,1,8,8]")
     wide = ops.conv2d(x, builder.param("wide", "f32[32,1,1,1]")).transpose(0, 2, 3, 1)
@@ -192,7 +200,7 @@ def expose_channels_last_around_convolutions() -> Graph:
 
 
 @case("expose_channels_last")
-def expose_channels_last_leaves_pictures_and_other_readers() -> Graph:
+def expose_channels_last_leaves_images_and_other_readers() -> Graph:
     builder = Builder("staying")
     picture, x = builder.input("picture", "f32[N,3,4,6]"), builder.input("x", "f32[N,8,4,6]")
     weight = builder.param("weight", "f32[4,3,1,1]")
@@ -213,6 +221,16 @@ def absorb_key_rotation_of_a_memory() -> Graph:
     keys = ops.linear(x, builder.param("w", "f32[8,2]"), builder.param("b", "f32[8]"))
     keys = ops.axial_rope(keys, grid=(2, 2), theta=100.0, unrotated=pointers.shape[0])
     return builder.finish(y=ops.attention(q, keys, x, heads=1, scale=0.5))
+
+
+@case("absorb_key_rotation")
+def absorb_key_rotation_of_pooled_frames() -> Graph:
+    builder = Builder("pooled")
+    x, q = builder.input("x", "f32[B,F+4,2]"), builder.input("q", "f32[B,4,8]")
+    mask, F = builder.input("mask", "f32[F+4]"), x.shape[1] - 4
+    keys = ops.linear(x, builder.param("w", "f32[8,2]"), builder.param("b", "f32[8]"))
+    keys = ops.axial_rope(keys, grid=(2, 2), theta=100.0, pooled=F)
+    return builder.finish(y=ops.attention(q, keys, x, mask, heads=1, scale=0.5))
 
 
 @case("absorb_key_rotation")

@@ -65,7 +65,7 @@ BOX = Numbers("X0", "Y0", "X1", "Y1")
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The model a command was told to use, and how to run it; loaded when it is needed."""
+    """The model a command uses, and how to run it; loaded when it is needed."""
 
     model: str
     device: str
@@ -74,10 +74,11 @@ class ModelChoice:
     threads: int | None
     profile: str | None
     image_size: int | None
+    approximation: str | None = None
 
     @property
     def precision(self) -> str | None:
-        """As asked for, or the profile's; None: what the device prefers."""
+        """As requested, or the profile's; None: the device's default."""
         return self.compile_options().asked_precision
 
     def load(self, *, cache: bool = True) -> Any:
@@ -98,6 +99,7 @@ class ModelChoice:
             threads=self.threads,
             profile=find_profile(self.profile, weights_file(self.model)),
             cache=cache,
+            approximation=self.approximation,
         )
 
 
@@ -111,8 +113,22 @@ class _DeviceOption(click.Option):
         return super().get_help_record(ctx)
 
 
-def model_options(function: Function) -> Callable[..., Any]:
-    """Adds --model and how to run it; the command gets them as `choice`, a `ModelChoice`."""
+class _ApproximateOption(click.Option):
+    """--approximate, whose help says which approximations there are."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from samgraph.runtime import APPROXIMATIONS
+
+        names = ", ".join(APPROXIMATIONS)
+        self.help = f"Compute less, at a cost in quality: {names} (docs/performance.md)."
+        return super().get_help_record(ctx)
+
+
+def model_options(function: Function, *, profile: str = "--profile") -> Callable[..., Any]:
+    """Adds --model and how to run it; the command gets them as `choice`, a `ModelChoice`.
+
+    `profile` is what the option for the profile is called.
+    """
 
     @click.option(
         "--model",
@@ -124,22 +140,28 @@ def model_options(function: Function) -> Callable[..., Any]:
     @click.option(
         "--device", cls=_DeviceOption, default="auto", show_default=True, help="Where to run."
     )
-    @click.option("--engine", metavar="NAME", help="What runs it; the device's own if not said.")
+    @click.option("--engine", metavar="NAME", help="What runs it; by default the device's engine.")
     @click.option(
         "--precision",
         type=click.Choice(["fp32", "tf32", "bf16", "fp16"]),
-        help="Of all but the decoder, which is exact. fp32 on a CPU, bf16 on a GPU if not said.",
+        help="Of all but the decoder, which is exact. By default fp32 on a CPU, bf16 on a GPU.",
     )
+    @click.option("--threads", type=click.IntRange(min=1), help="Cores to use; by default all.")
     @click.option(
-        "--threads", type=click.IntRange(min=1), help="Cores to use; all of them if not said."
-    )
-    @click.option(
-        "--profile",
+        profile,
+        "profile",
         metavar="NAME|PATH",
         help="How to compile: fused, split, plain, one of `x.profiles.toml` next to `x.pt`, or a "
         "TOML file.",
     )
     @click.option("--image-size", type=int, help="Input size, if not the model's own.")
+    @click.option(
+        "--approximate",
+        "approximation",
+        cls=_ApproximateOption,
+        metavar="NAME",
+        help="Compute less, at a cost in quality.",
+    )
     @wraps(function)
     def with_choice(
         *args: Any,
@@ -150,9 +172,12 @@ def model_options(function: Function) -> Callable[..., Any]:
         threads: int | None,
         profile: str | None,
         image_size: int | None,
+        approximation: str | None,
         **kwargs: Any,
     ) -> Any:
-        choice = ModelChoice(model, device, engine, precision, threads, profile, image_size)
+        choice = ModelChoice(
+            model, device, engine, precision, threads, profile, image_size, approximation
+        )
         return function(*args, choice=choice, **kwargs)
 
     return with_choice
@@ -161,7 +186,7 @@ def model_options(function: Function) -> Callable[..., Any]:
 def find_files(patterns: Iterable[str]) -> list[str]:
     """The files that paths and patterns name, each once, in the order given.
 
-    A folder stands for the images in it. A path that exists is not a pattern, even with a star in
+    A folder means the images in it. A path that exists is not a pattern, even with a star in
     it; `-` is standard input. A pattern without a match is kept, and reported as any other file
     that cannot be read.
     """

@@ -14,7 +14,7 @@ from torch.nn import functional
 from samgraph.engines.torch.products import ACTIVATIONS, PRODUCTS, Rule
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor, widen
 from samgraph.graph.types import Array, DType
-from samgraph.ops.axial_rope import rotation_tables
+from samgraph.ops.axial_rope import half, rotation_tables
 from samgraph.ops.resize import weights as resize_weights
 
 Pair = tuple[int, int]
@@ -55,18 +55,18 @@ def _gather(x: torch.Tensor, index: torch.Tensor, *, axis: int, batch: int) -> t
     """Rows by number, zeros where there is no such row."""
     axis %= x.ndim
     length, front, named = x.shape[axis], x.shape[:batch], index.shape[batch:]
-    places = torch.where(index < 0, index + length, index).long()
-    inside = (places >= 0) & (places < length)
-    places = torch.where(inside, places, 0)
+    indices = torch.where(index < 0, index + length, index).long()
+    inside = (indices >= 0) & (indices < length)
+    indices = torch.where(inside, indices, 0)
     rows = x.movedim(axis, batch).flatten(0, batch)  # batch axes and axis are one
     if batch:
         starts = torch.arange(math.prod(front), device=x.device) * length
-        places = places + starts.reshape([*front, *(1,) * len(named)])
-    picked = rows.index_select(0, places.reshape(-1)).reshape([*index.shape, *rows.shape[1:]])
+        indices = indices + starts.reshape([*front, *(1,) * len(named)])
+    picked = rows.index_select(0, indices.reshape(-1)).reshape([*index.shape, *rows.shape[1:]])
     shown = inside.reshape([*index.shape, *(1,) * (rows.ndim - 1)])
     y = picked.masked_fill(~shown, 0)
     moved = range(batch, batch + len(named))
-    return y.movedim(tuple(moved), tuple(place + axis - batch for place in moved))
+    return y.movedim(tuple(moved), tuple(position + axis - batch for position in moved))
 
 
 def _layer_norm(
@@ -98,22 +98,22 @@ def _pad(x: torch.Tensor, *, before: Numbers, after: Numbers, value: float) -> t
 
 
 def _reduce(x: torch.Tensor, *, axes: Numbers, how: str, keep: bool) -> torch.Tensor:
-    places = [axis % x.ndim for axis in axes]
+    reduced = [axis % x.ndim for axis in axes]
     if how == "argmax":
-        return _argmax(x, places, keep)
-    if not places:  # torch would take all axes
+        return _argmax(x, reduced, keep)
+    if not reduced:  # torch would take all axes
         return x
     name = {"max": "amax", "min": "amin"}.get(how, how)
-    y: torch.Tensor = getattr(torch, name)(widen(x), places, keepdim=keep)
+    y: torch.Tensor = getattr(torch, name)(widen(x), reduced, keepdim=keep)
     return y.to(x.dtype)
 
 
-def _argmax(x: torch.Tensor, places: list[int], keep: bool) -> torch.Tensor:
+def _argmax(x: torch.Tensor, reduced: list[int], keep: bool) -> torch.Tensor:
     """The first of the largest, in the named axes read in the order given."""
-    left = [axis for axis in range(x.ndim) if axis not in places]
-    count = math.prod(x.shape[axis] for axis in places)
-    y = x.permute(left + places).reshape([x.shape[axis] for axis in left] + [count]).argmax(-1)
-    return y.reshape([1 if i in places else n for i, n in enumerate(x.shape)]) if keep else y
+    left = [axis for axis in range(x.ndim) if axis not in reduced]
+    count = math.prod(x.shape[axis] for axis in reduced)
+    y = x.permute(left + reduced).reshape([x.shape[axis] for axis in left] + [count]).argmax(-1)
+    return y.reshape([1 if i in reduced else n for i, n in enumerate(x.shape)]) if keep else y
 
 
 def _reshape(x: torch.Tensor, *, shape: Numbers) -> torch.Tensor:
@@ -163,26 +163,35 @@ def _transpose(x: torch.Tensor, *, axes: Numbers) -> torch.Tensor:
 
 
 def _axial_rope(
-    x: torch.Tensor, *, grid: Pair, theta: float, heads: int, unrotated: int
+    x: torch.Tensor, *, grid: Pair, theta: float, heads: int, unrotated: int, pooled: int = 0
 ) -> torch.Tensor:
-    """Turn every frame by the same table."""
+    """Rotate every frame by the same table."""
+    wide, end = widen(x), x.shape[-2] - unrotated
+    parts = [_rotate(wide[..., pooled:end, :], grid, theta, heads, 1)]
+    if pooled:
+        parts.insert(0, _rotate(wide[..., :pooled, :], half(grid), theta, heads, 2))
+    if unrotated:
+        parts.append(wide[..., end:, :])
+    return (torch.cat(parts, -2) if len(parts) > 1 else parts[0]).to(x.dtype)
+
+
+def _rotate(x: torch.Tensor, grid: Pair, theta: float, heads: int, stride: int) -> torch.Tensor:
+    """Whole frames of a grid."""
     *front, tokens, channels = x.shape
-    rotary, area = tokens - unrotated, grid[0] * grid[1]
-    wide = widen(x)
-    turns = _turns(grid, channels // heads, theta, wide.dtype, wide.device)
-    size = (rotary // area, area, heads, channels // heads // 2, 2)
-    pairs = torch.view_as_complex(wide[..., :rotary, :].reshape(*front, *size).contiguous())
-    y = torch.view_as_real(pairs * turns).reshape(*front, rotary, channels)
-    whole = torch.cat([y, wide[..., rotary:, :]], -2) if unrotated else y
-    return whole.to(x.dtype)
+    area, width = grid[0] * grid[1], channels // heads
+    turns = _turns(grid, width, theta, stride, x.dtype, x.device)
+    size = (tokens // area, area, heads, width // 2, 2)
+    pairs = torch.view_as_complex(x.reshape(*front, *size).contiguous())
+    return torch.view_as_real(pairs * turns).reshape(x.shape)
 
 
 @lru_cache(maxsize=32)
 def _turns(
-    grid: Pair, width: int, theta: float, dtype: torch.dtype, device: torch.device
+    grid: Pair, width: int, theta: float, stride: int, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     """Every token's angles as complex numbers of size one, the same for all heads."""
-    cos, sin = (_table(x[:, None, :], dtype, device) for x in rotation_tables(grid, width, theta))
+    tables = rotation_tables(grid, width, theta, stride)
+    cos, sin = (_table(x[:, None, :], dtype, device) for x in tables)
     with torch.inference_mode(False):
         return torch.complex(cos, sin)
 

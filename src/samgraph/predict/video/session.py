@@ -12,10 +12,11 @@ from typing import cast
 import numpy as np
 
 from samgraph.engines import Buffer
-from samgraph.errors import PromptError
+from samgraph.errors import DeviceMemoryError, PromptError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.bank import Memory, MemoryPool, Recalled
+from samgraph.predict.video.few_memories import approximated
 from samgraph.predict.video.objects import TrackedObject
 from samgraph.predict.video.options import TrackOptions
 from samgraph.predict.video.policy import Position
@@ -58,6 +59,7 @@ class TrackingSession(ABC):
     ) -> None:
         self.model, self.options, self.length = model, options, length
         self.policy, self.display = options.policy_for(model), options.display
+        self._reads = approximated(self.policy, model)
         self.at_once = options.objects_at_once or model.session.objects_at_once
         self.pool = MemoryPool(model.buffers, model.memory_layout, options.memory_precision)
         self.states: dict[ObjectId, TrackedObject] = {}
@@ -92,7 +94,7 @@ class TrackingSession(ABC):
             is_free = isinstance(name, int) and name not in taken
             free = (number for number in count(1) if number not in taken)
             self.numbers[name] = cast("int", name) if is_free else next(free)
-        return TrackedObject(name, self.policy, self.length, self._turns_back)
+        return TrackedObject(name, self._reads, self.length, self._turns_back)
 
     def settle(self) -> None:
         """Put what was prompted since the last frame into memory."""
@@ -162,7 +164,13 @@ class TrackingSession(ABC):
         self._encode_waiting(frame)
         earlier = obj.prompts.get(frame)
         prompt = given if earlier is None else earlier.joined(given)
-        obj.answer(frame, prompt, self._answer(obj, frame, prompt, size_hw))
+        used = self.model.buffers
+        try:
+            answer = self._answer(obj, frame, prompt, size_hw)
+        except DeviceMemoryError as error:
+            self.model.leave_device(error, used)
+            answer = self._answer(obj, frame, prompt, size_hw)
+        obj.answer(frame, prompt, answer)
         self.states[name] = obj
 
     def _take_back(self, name: ObjectId, frame: int) -> None:
@@ -180,7 +188,12 @@ class TrackingSession(ABC):
         recalled = []
         for obj in moving:
             recalled.append(self._recalled(obj, frame, is_reverse))  # noqa: PERF401
-        found = step(self.model, features, self.pool, recalled, self.at_once)
+        used = self.model.buffers
+        try:
+            found = step(self.model, features, self.pool, recalled, self.at_once)
+        except DeviceMemoryError as error:
+            self.model.leave_device(error, used)
+            found = step(self.model, features, self.pool, recalled, self.at_once)
         share = self._archive_bytes / len(self.states)
         results = {}
         for obj, (outcome, memory) in zip(moving, found, strict=True):
@@ -217,7 +230,7 @@ class TrackingSession(ABC):
     def _known(self, obj: TrackedObject, position: Position) -> Recalled:
         """What a frame reads of what is there."""
         bank = obj.bank
-        return bank.recall(self.policy.choose(position, bank.prompted, bank.tracked))
+        return bank.recall(self._reads.choose(position, bank.prompted, bank.tracked))
 
     def _encode_waiting(self, current: int | None) -> None:
         """Encode memories of prompted frames.

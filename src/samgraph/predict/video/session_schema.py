@@ -17,6 +17,7 @@ from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS, MAX_SIDE
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.prompts import MOST_POINTS
+from samgraph.runtime import APPROXIMATIONS
 from samgraph.untrusted.schema import (
     Schema,
     SchemaError,
@@ -36,7 +37,7 @@ from samgraph.untrusted.text import shown, strict_json
 
 Tensors = Mapping[str, NDArray[Any]]
 
-VERSION = 2
+VERSION = 3
 FRAME, PLACEHOLDER = "stream.frame", "empty"
 MOST_FRAMES = 2**31
 MOST_OBJECTS = 4096
@@ -65,6 +66,7 @@ _SHARED: dict[str, Schema] = {
     "kind": one_of("video", "stream"),
     "config": text(64),
     "model": text(64),
+    "approximation": optional(one_of(*APPROXIMATIONS)),
     "position": whole(-1, MOST_FRAMES),
     "length": optional(whole(1, MOST_FRAMES)),
     "memory_precision": one_of("bf16", "fp32"),
@@ -111,6 +113,7 @@ class SessionRecord:
     kind: str
     config: str
     model: str
+    approximation: str | None
     position: int
     length: int | None
     memory_precision: str
@@ -168,7 +171,7 @@ def check_session(
             raise _damaged(name, f"two objects in `numbers` have one {key}")
     for obj in found.objects:
         _check_frames(obj, found, name)
-    rules = {f"object.{place}": obj for place, obj in enumerate(found.objects)}
+    rules = {f"object.{index}": obj for index, obj in enumerate(found.objects)}
     expected = dict(_expected(rules, tensors, found, model))
     unknown = sorted(tensors.keys() - expected.keys())
     if unknown:

@@ -110,6 +110,14 @@ def _read(core: SegmentationModel, name: str) -> tuple[SessionRecord, Tensors]:
     """The record of a session that this model made, and its tensors, all of it checked."""
     found = checkpoint.read(name)
     record = read_record(found.metadata.get(KEY), name)
+    approximation = core.session.options.approximation
+    if record.approximation != approximation:
+        raise CheckpointError(
+            f"`{name}` was made with another approximation",
+            got=record.approximation or "exact",
+            expected=approximation or "exact",
+            hint="load the model with the same `approximation`",
+        )
     if record.model != fingerprint(core):
         raise CheckpointError(
             f"`{name}` was made with another model",
@@ -159,6 +167,7 @@ def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
         "kind": kind,
         "config": session.model.config.name,
         "model": fingerprint(session.model),
+        "approximation": session.model.session.options.approximation,
         "position": session.position,
         "length": session.length,
         "memory_precision": session.options.memory_precision,
@@ -179,8 +188,8 @@ def _write(
     tensors: dict[str, NDArray[Any]],
 ) -> None:
     record["objects"] = [
-        write_object(session, obj, f"object.{place}", tensors)
-        for place, obj in enumerate(session.states.values())
+        write_object(session, obj, f"object.{index}", tensors)
+        for index, obj in enumerate(session.states.values())
     ]
     if not tensors:
         tensors[PLACEHOLDER] = np.zeros(1, np.uint8)
@@ -190,8 +199,8 @@ def _write(
 def _restore(session: TrackingSession, record: SessionRecord, tensors: Tensors) -> None:
     session.numbers.update({entry["name"]: entry["number"] for entry in record.numbers})
     found = [
-        read_object(session, described, f"object.{place}", tensors)
-        for place, described in enumerate(record.objects)
+        read_object(session, described, f"object.{index}", tensors)
+        for index, described in enumerate(record.objects)
     ]
     session.states.update({obj.name: obj for obj in found})
 
