@@ -14,8 +14,9 @@ from fuzz.mutators import NUMBERS, mutate_bytes, mutate_json, mutate_text
 from fuzz.target import BrokenPromiseError, Target
 from fuzz.weights import SMALL, Arrays, mutate_arrays, safetensors
 from samgraph.errors import CheckpointError, ImageError, OptionError, VideoError
-from samgraph.models.sam2.config import Sam2Config, find_config
+from samgraph.models.sam2.config import find_config
 from samgraph.models.sam2.model import Sam2Model
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.predict.features import Embedding, fingerprint
 from samgraph.predict.image.encoded import encode_image
 from samgraph.predict.video.automatic import THUMBNAIL as THUMBNAIL_SIDE
@@ -116,7 +117,7 @@ class SessionTarget(Target):
         ]
 
 
-def session_tensors(config: Sam2Config) -> Arrays:
+def session_tensors(config: TrackerConfig) -> Arrays:
     """The tensors of two objects as `SessionTarget` describes them."""
     pointer = np.zeros(config.channels, np.float32)
     logits = np.zeros((config.mask_size, config.mask_size), np.float32)

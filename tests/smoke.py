@@ -78,7 +78,7 @@ def check_commands(folder: Path) -> None:
 
 if __name__ == "__main__":
     check_package()
-    with tempfile.TemporaryDirectory() as place:
-        check_library(Path(place))
-        check_commands(Path(place))
+    with tempfile.TemporaryDirectory() as folder:
+        check_library(Path(folder))
+        check_commands(Path(folder))
     print(f"samgraph {samgraph.__version__} works: {samgraph.load()}")

@@ -1,15 +1,15 @@
 """Every tolerance of the tests, with its reason.
 
 "Noise" is how far the reference moves when it runs itself in float64 or with another number of
-threads; it was measured for our files (`tests/golden/README.md`) and for the shared ones. A limit
+threads; it was measured for our files (`tests/golden/README.md`) and for the shared files. A limit
 is some ten times the noise: far above rounding, far below any mistake, which shows at 1e-2 or more.
-Relative limits are to the largest value of the recorded array (`Golden.compare`), absolute ones
+Relative limits are to the largest value of the recorded array (`Golden.compare`), absolute limits
 are differences (`Golden.difference`).
 """
 
 # Components against the reference, float32, relative.
 
-# Image encoder, neck, position encodings: noise 1.7e-6 at 256 (1.1e-6 for the shared 1024 ones).
+# Image encoder, neck, position encodings: noise 1.7e-6 at 256 (1.1e-6 for shared files, 1024).
 ENCODER = 2e-5
 # The same at 1024, where sums are longer and the deeper models were not measured.
 ENCODER_1024 = 1e-4
@@ -31,6 +31,12 @@ OBJECT_SCORE = 1e-3
 # A stability score is a ratio of pixel counts: two pixels of the smallest mask (56 x 56, half set).
 STABILITY = 1.5e-3
 
+# Exported graphs in ONNX Runtime against our own engine, absolute for results within 1, else
+# relative to the largest: each sums float32 in its own order; noise 3e-5 in the image encoder.
+EXPORTED = 3e-4
+# As STABILITY: two pixels of a mask of 32 x 32, half set.
+EXPORTED_STABILITY = 4e-3
+
 # Video with the memory kept in float32 (`_fp32mem`), 256.
 
 # Low-resolution logits, absolute: noise 1e-4, fed back over ten frames and more.
@@ -51,7 +57,7 @@ VIDEO_POINTER_1024 = 2e-3
 VIDEO_MEMORY_1024 = 3e-2
 # How near 0 the recorded logit of a pixel must be whose sign may turn on a prompted frame. At the
 # last prompt of S2 logits differ by 6e-4 to 8e-4, by the order of sums alone; 3 to 5 pixels turn.
-VIDEO_TURNED_1024 = 1.5e-3
+VIDEO_FLIPPED_1024 = 1.5e-3
 
 # Video with the memory rounded to bfloat16, as the reference does it. A difference of 1e-6 may
 # round to the neighbouring bfloat16 number (4e-3 away) and feed back: two runs of the reference
@@ -89,9 +95,9 @@ EXACT_NODE = 1e-6
 # Native attention of small random arrays against the reference in float64: float32 sums of up to a
 # hundred products, and scores up to 100, whose exponential has 100 times their relative error.
 NATIVE_ATTENTION = 2e-4
-# IoU of masks tracked by the server with those of a plain run. In one of two runs of the suite, one
-# mask of eight differed in some pixels; graphs by themselves give the same bits when run again.
-SERVED_MASKS = 0.99
+# IoU of masks with weights in 8 bits. On a photograph of a cat and the built-in model, clicks gave
+# 0.975 to 0.999: points at the edge of fur turn over.
+INT8_MASKS = 0.95
 # Channels of a pixel on the page's canvas, of 256: JPEG, resampling and antialiasing.
 COLOUR_STEPS = 14
 # Drop-in code. Methods of tensors, and the reference's functions, beside the originals: sums of a
@@ -127,6 +133,15 @@ CUDA_BF16 = {
     "decode_tracked": 3e-2,
     "memory_encoder": 1.5e-2,
 }
+
+# Mask logits of a tracked video whose objects run in smaller batches, or whose graphs are those for
+# a batch of one, against one batch: other kernels sum in another order, and memory stored in bf16
+# rounds the difference up to 2**-9 of a value, frame after frame.
+SMALLER_BATCHES = 2e-2
+
+# Parts of SAM 2 before and after a pass of the torch engine, by the numpy references in float32,
+# relative to the largest value: products of weights are multiplied out, a few layers deep.
+TORCH_PASS = 1e-4
 
 # Logits of the decoder compiled as one graph and as another with more outputs, on random weights:
 # layers are fused differently, and three frames of tracking carry the rounding on; logits reach 20.

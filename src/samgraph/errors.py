@@ -77,6 +77,10 @@ class EngineError(SamgraphError, RuntimeError):
     """An engine is missing, cannot run here, or failed while compiling or running."""
 
 
+class DeviceMemoryError(EngineError, MemoryError):
+    """A device has no memory left for what is asked of it; less of it may still fit."""
+
+
 class CheckpointError(SamgraphError, ValueError):
     """A checkpoint cannot be used: damaged, unsafe, or made for another model."""
 

@@ -143,8 +143,8 @@ class Double:
         return sum(m == method and path.endswith(ending) for m, path in self.requests)
 
     def last(self, ending: str) -> Any:
-        """The last body that was sent to a path."""
-        return next(body for path, body in reversed(self.bodies) if path.endswith(ending))
+        """The last body that was sent to a path; empty, if none was."""
+        return next((body for path, body in reversed(self.bodies) if path.endswith(ending)), {})
 
     async def _page(self, request: Request, body: Any) -> Response:
         return FileResponse(PAGE / "index.html")

@@ -33,13 +33,14 @@ def test_on_a_phone_taps_select_and_panels_are_sheets(visit: Callable[..., Opene
     page.page.get_by_role("button", name="Exclude").tap()
     page.page.touchscreen.tap(*page.at(170, 190))
     page.until(lambda: page.is_like(160, 205, color=FIRST, share=0, of=RED))
+    page.quiet()
     page.page.tap("#panel-toggle")
-    assert page.page.locator(".object").is_visible()
-    sheet = page.page.locator("#panel").bounding_box()
-    assert page.at(0, 320)[1] <= sheet["y"]  # the picture is above it
+    page.until(page.page.locator(".object").is_visible)
+    panel = page.page.locator("#panel")
+    page.until(lambda: page.at(0, 320)[1] <= panel.bounding_box()["y"])  # the picture is above it
     page.page.tap("#panel-close")
 
-    assert page.page.locator("#panel").is_hidden()
+    page.until(panel.is_hidden)
     assert page.double.last("/predict")["labels"] == [1, 0]
 
 
@@ -130,7 +131,7 @@ def test_a_toolbar_is_one_tab_stop_with_arrows(page: Opened) -> None:
     page.page.keyboard.press("ArrowDown")
     assert page.page.evaluate("() => document.activeElement.dataset.tool") == "box"
     page.page.keyboard.press("Enter")
-    assert page.state()["tool"] == "box"
+    page.until(lambda: page.state()["tool"] == "box")
     page.page.keyboard.press("Tab")
 
     assert page.page.evaluate("() => document.activeElement.dataset.tool") is None

@@ -47,6 +47,8 @@ def test_a_click_on_the_sample_gives_a_mask_to_take_away(page: Opened) -> None:
     before = {at: page.pixel(*at) for at in grid}
     page.click(225, 150)
     page.page.mouse.move(2, 2)
+    page.until(lambda: not page.state()["hover"])
+    page.quiet()
     page.page.keyboard.press("Control+s")
     page.page.check("input[value=coco]")
     with page.page.expect_download() as download:

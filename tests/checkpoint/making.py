@@ -236,11 +236,11 @@ def zip_bytes(records: Sequence[Record], *, large: bool = False, count: int | No
         directory += record.raw_name
     number = len(records) if count is None else count
     end = bytearray()
-    place = len(body) + len(directory)
+    position = len(body) + len(directory)
     if large:
         wide = (44, 0, 45, 0, 0, number, number, len(directory), len(body))
         end += struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", *wide)
-        end += struct.pack("<4sIQI", b"PK\x06\x07", 0, place, 1)
+        end += struct.pack("<4sIQI", b"PK\x06\x07", 0, position, 1)
     narrow = min(number, 0xFFFF)
     end += struct.pack(
         "<4s4H2IH", b"PK\x05\x06", 0, 0, narrow, narrow, len(directory), len(body), 0

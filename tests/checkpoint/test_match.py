@@ -56,11 +56,30 @@ def test_one_missing_tensor_is_named_with_the_closest_model() -> None:
     assert "closest to `sam2.1-tiny`: 99 % of the tensors agree" in message
 
 
-def test_a_checkpoint_without_memory_says_so() -> None:
+def test_a_checkpoint_without_memory_is_of_an_image_only_model() -> None:
     away = ("memory_", "maskmem_", "mask_downsample", "obj_ptr_", "no_obj_", "no_mem_pos")
     found = {name: shape for name, shape in TINY.items() if not name.startswith(away)}
 
-    assert "it has no video memory" in refusal("sam2.1-tiny", found)
+    report = check(TINY, found, source="a.pt", known=KNOWN)
+
+    assert set(report.missing) == TINY.keys() - found.keys()
+    assert not report.unexpected
+
+
+def test_unless_strict_only_shapes_must_agree() -> None:
+    found = {**TINY, "ema.decay": (1,)}
+    del found["sam_mask_decoder.iou_token.weight"]
+
+    report = check(TINY, found, source="a.pt", known=KNOWN, strict=False)
+
+    assert str(report) == (
+        "1 missing, 1 unexpected\n"
+        "  missing:    `sam_mask_decoder.iou_token.weight`\n"
+        "  unexpected: `ema.decay`"
+    )
+    found["no_mem_embed"] = (7,)
+    with pytest.raises(CheckpointError, match="1 of another shape"):
+        check(TINY, found, source="a.pt", known=KNOWN, strict=False)
 
 
 @pytest.mark.parametrize("name", ["maskmem_tpos_enc", "obj_ptr_proj.layers.0.weight"])

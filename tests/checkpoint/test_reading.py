@@ -57,7 +57,7 @@ def test_what_is_not_a_file_is_named(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
-    assert "a directory" in refusal(tmp_path)
+    assert "no checkpoint in it" in refusal(tmp_path)
     assert "a pipe" in refusal(pipe)
     assert "a device" in refusal("/dev/zero")
     assert f"there is no file `{tmp_path}/none.pt`" in refusal(tmp_path / "none.pt")

@@ -122,7 +122,7 @@ def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
 def test_what_is_saved_is_read_back_rounded_once(tmp_path: Path, precision: str) -> None:
     values = np.random.default_rng(0).normal(size=(7, 9)).astype(np.float32)
-    tensors = {"turned": values.T, "count": np.array(3, np.int64), "flags": values > 0}
+    tensors = {"transposed": values.T, "count": np.array(3, np.int64), "flags": values > 0}
     dtype = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}[precision]
     path = tmp_path / "a.safetensors"
 
@@ -130,8 +130,8 @@ def test_what_is_saved_is_read_back_rounded_once(tmp_path: Path, precision: str)
 
     checkpoint = read(path)
     assert checkpoint.metadata == {"made": "here"}
-    assert checkpoint.tensors["turned"].dtype == dtype
-    assert checkpoint.tensors["turned"].tobytes() == values.T.astype(dtype).tobytes()
+    assert checkpoint.tensors["transposed"].dtype == dtype
+    assert checkpoint.tensors["transposed"].tobytes() == values.T.astype(dtype).tobytes()
     assert checkpoint.tensors["count"].dtype == np.int64
     assert checkpoint.tensors["count"].shape == ()
     np.testing.assert_array_equal(checkpoint.tensors["flags"], values > 0)

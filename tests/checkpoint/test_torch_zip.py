@@ -63,7 +63,7 @@ def test_windows_on_one_storage_are_views_of_it(tmp_path: Path) -> None:
     value = {
         "whole": making.tensor(held, (3, 4)),
         "tail": making.tensor(held, (4,), offset=8),
-        "turned": making.tensor(held, (4, 3), (1, 4)),
+        "transposed": making.tensor(held, (4, 3), (1, 4)),
         "column": making.tensor(held, (3,), (4,), offset=1),
         "none": making.tensor(held, (0, 5)),
         "single": making.tensor(held, (), offset=11),
@@ -75,7 +75,7 @@ def test_windows_on_one_storage_are_views_of_it(tmp_path: Path) -> None:
     grid = numbers.reshape(3, 4)
     np.testing.assert_array_equal(tensors["whole"], grid)
     np.testing.assert_array_equal(tensors["tail"], numbers[8:])
-    np.testing.assert_array_equal(tensors["turned"], grid.T)
+    np.testing.assert_array_equal(tensors["transposed"], grid.T)
     np.testing.assert_array_equal(tensors["column"], grid[:, 1])
     assert tensors["none"].shape == (0, 5)
     assert tensors["single"].shape == ()
@@ -162,8 +162,8 @@ def test_many_windows_cannot_unfold_to_more_than_the_file(tmp_path: Path) -> Non
 
 def test_a_damaged_record_is_told_by_its_checksum(tmp_path: Path) -> None:
     raw = making.torch_file(GOOD)
-    place = raw.index(GOOD["bias"].tobytes())
-    damaged = raw[:place] + b"\xff" + raw[place + 1 :]
+    position = raw.index(GOOD["bias"].tobytes())
+    damaged = raw[:position] + b"\xff" + raw[position + 1 :]
 
     message = refusal(tmp_path, damaged)
 
@@ -200,7 +200,7 @@ def test_files_written_by_torch_are_read_bit_for_bit(tmp_path: Path, protocol: i
     }
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         tensors[str(dtype)] = torch.randn(3, 5, generator=generator).to(dtype)
-    tensors["turned"] = tensors["torch.float32"].T
+    tensors["transposed"] = tensors["torch.float32"].T
     tensors["shared"] = tensors["torch.float32"][1:]
     tensors["parameter"] = torch.nn.Parameter(torch.randn(2, generator=generator))
     linear = torch.nn.Linear(3, 2)

@@ -26,15 +26,15 @@ def draw(labels: dict[int, tuple[int, int, int, int]]) -> Any:
 @pytest.fixture
 def photographs(folder: Path) -> Path:
     """`set/images` and `set/masks`: an image with two objects, and an image with one."""
-    place = folder / "set"
+    dataset = folder / "set"
     for name in ("images", "masks"):
-        (place / name).mkdir(parents=True)
-    Image.fromarray(scenes.frame(0)).save(place / "images" / "a.jpg", quality=95)
-    Image.fromarray(scenes.frame(4)).save(place / "images" / "b.png")
+        (dataset / name).mkdir(parents=True)
+    Image.fromarray(scenes.frame(0)).save(dataset / "images" / "a.jpg", quality=95)
+    Image.fromarray(scenes.frame(4)).save(dataset / "images" / "b.png")
     both = draw({1: (17, 27, 63, 73), 9: (100, 66, 136, 102)})
-    Image.fromarray(both).save(place / "masks" / "a.png")
-    Image.fromarray(draw({1: (20, 30, 60, 70)})).convert("P").save(place / "masks" / "b.png")
-    return place
+    Image.fromarray(both).save(dataset / "masks" / "a.png")
+    Image.fromarray(draw({1: (20, 30, 60, 70)})).convert("P").save(dataset / "masks" / "b.png")
+    return dataset
 
 
 @pytest.fixture

@@ -68,11 +68,21 @@ def test_every_command_has_help_and_every_option_a_text(monkeypatch: pytest.Monk
         assert call(monkeypatch, [name, "--help"]).code == ExitCode.DONE
 
 
-def test_an_unknown_command_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = call(monkeypatch, ["segmnt"])
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("serv", "did you mean `serve`?"),
+        ("SEGMNT", "did you mean `segment`?"),
+        ("photo.jpg", "`samgraph --help` lists the commands"),
+    ],
+)
+def test_a_mistyped_command_is_bad_input_and_names_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, typed: str, hint: str
+) -> None:
+    done = call(monkeypatch, [typed, "--port", "1"])
 
     assert done.code == ExitCode.BAD_INPUT
-    assert "No such command 'segmnt'" in done.err
+    assert done.err == f"error: there is no command `{typed}`\n  hint: {hint}\n"
 
 
 def test_a_file_and_a_line_are_all_that_a_command_needs(monkeypatch: pytest.MonkeyPatch) -> None:

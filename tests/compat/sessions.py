@@ -113,8 +113,8 @@ def _take_recorded(state: dict[str, Any], event: dict[str, Any], low: Array) -> 
             mine = store[frame]["pred_masks"]
             found = upscale_logits(mine[0, 0], TURNED_AT)
             recorded = upscale_logits(low.reshape(mine.shape[-2:]), TURNED_AT)
-            turned = (found > 0) != (recorded > 0)
-            assert float(np.abs(recorded[turned]).max(initial=0)) < tolerances.VIDEO_TURNED_1024
+            flipped = (found > 0) != (recorded > 0)
+            assert float(np.abs(recorded[flipped]).max(initial=0)) < tolerances.VIDEO_FLIPPED_1024
             store[frame]["pred_masks"] = low.reshape(mine.shape).copy()
 
 

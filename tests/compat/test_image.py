@@ -1,5 +1,7 @@
 """The reference's image predictor and mask generator, by its names, shapes and dtypes."""
 
+import inspect
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from samgraph.errors import (
     PromptError,
 )
 from samgraph.media.mask import rle
+from samgraph.predict.everything.options import EverythingOptions
 from tests import tolerances
 from tests.golden.reading import golden
 from tests.predict.models import small_model
@@ -131,10 +134,10 @@ def test_a_pillow_image_is_taken_as_stored(predictor: SAM2ImagePredictor, tmp_pa
     image = Image.fromarray(picture())
     exif = image.getexif()
     exif[0x0112] = 6
-    image.save(tmp_path / "turned.png", exif=exif)
+    image.save(tmp_path / "rotated.png", exif=exif)
     other = SAM2ImagePredictor(small_model(SEED))
 
-    with Image.open(tmp_path / "turned.png") as opened:
+    with Image.open(tmp_path / "rotated.png") as opened:
         other.set_image(opened)
 
     assert other._orig_hw == [(120, 160)]
@@ -228,6 +231,17 @@ def test_the_generator_gives_the_reference_s_dicts(mode: Any) -> None:
         assert record["bbox"] == [columns[0], rows[0], width, height]
         assert all(isinstance(number, float) for number in record["bbox"] + record["crop_box"])
         assert record["crop_box"] == [0, 0, 160, 120]
+
+
+def test_the_generator_has_every_option_of_everything_with_its_default() -> None:
+    parameters = inspect.signature(SAM2AutomaticMaskGenerator).parameters
+    renamed = {"multimask": "multimask_output"}
+
+    for field in fields(EverythingOptions):
+        assert parameters[renamed.get(field.name, field.name)].default == field.default
+    given = SAM2AutomaticMaskGenerator(model(), 3, use_m2m=True, multimask_output=False)
+    expected = EverythingOptions(points_per_side=3, use_m2m=True, multimask=False)
+    assert given.options == expected
 
 
 def test_generator_settings_without_sense_are_refused() -> None:

@@ -24,7 +24,7 @@ SHAPES = ("disc", "box", "star", "drop", "ring")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A shape, its place in pixels, its size from middle to tip, and how far it is turned."""
+    """A shape: its centre in pixels, its size from middle to tip, and its rotation."""
 
     kind: str
     x: float
@@ -89,7 +89,7 @@ def scene(seed: int) -> tuple[Pixels, list[Mask]]:
     """Five shapes on a ground: three apart, and one that lies on top of another."""
     rng = np.random.default_rng(seed)
     hue = rng.random()
-    places = ((100, 100), (400, 95), (95, 290), (330, 265), (405, 300))
+    centres = ((100, 100), (400, 95), (95, 290), (330, 265), (405, 300))
     sizes = (62, 58, 60, 74, 46)
     kinds = rng.permutation(SHAPES)
     shapes = [
@@ -101,7 +101,7 @@ def scene(seed: int) -> tuple[Pixels, list[Mask]]:
             rng.uniform(0, 6),
             paint(rng, hue + (i + 1) / 6, 0.35 if i % 2 else 0.62),
         )
-        for i, (kind, (x, y), size) in enumerate(zip(kinds, places, sizes, strict=True))
+        for i, (kind, (x, y), size) in enumerate(zip(kinds, centres, sizes, strict=True))
     ]
     return compose(paint(rng, hue, 0.48), shapes)
 

@@ -18,7 +18,7 @@ drawn = cache(scene)
 
 
 def test_the_scenes_are_what_they_say() -> None:
-    """Five shapes that do not overlap, the fourth partly hidden by the fifth, every time alike."""
+    """Five shapes that do not overlap, the fourth partly occluded by the fifth; always the same."""
     for seed in SEEDS:
         picture, masks = drawn(seed)
         again, _ = scene(seed)

@@ -62,10 +62,10 @@ def all_that_openvino_lacks() -> Graph:
     )
     scale, shift = builder.param("scale", "f32[3]"), builder.param("shift", "f32[3]")
     with builder.exact():
-        turned = ops.axial_rope(tokens, grid=(2, 2), theta=100.0, heads=2, unrotated=2)
+        rotated = ops.axial_rope(tokens, grid=(2, 2), theta=100.0, heads=2, unrotated=2)
         normal = ops.layer_norm_2d(image, scale, shift, eps=1e-6)
         small = ops.resize(image, (5, 3), how="bicubic", antialias=True)
-    return builder.finish(turned=turned, normal=normal, small=small)
+    return builder.finish(rotated=rotated, normal=normal, small=small)
 
 
 @pytest.mark.parametrize("name", ENGINES)

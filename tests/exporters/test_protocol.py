@@ -1,4 +1,4 @@
-"""Finding exporters; an exporter that writes texts stands for real ones."""
+"""Finding exporters; an exporter that writes texts stands for real exporters."""
 
 import sys
 from collections.abc import Mapping
@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from samgraph.engines.protocol import Listing
-from samgraph.errors import EngineError, OptionError
-from samgraph.exporters import Exporter, ExportOptions, exporter_names, find_exporter
+from samgraph.errors import EngineError, OptionError, OutputError
+from samgraph.exporters import (
+    Exporter,
+    ExportOptions,
+    Written,
+    exporter_names,
+    find_exporter,
+    write_file,
+)
 from samgraph.exporters import protocol as protocol_module
 from samgraph.graph import Graph
 from samgraph.graph.types import Array
@@ -30,14 +37,15 @@ class TextExporter:
         weights: Mapping[str, Array],
         folder: Path,
         options: ExportOptions,
-    ) -> list[Path]:
-        written = [folder / "weights.npz"]
-        np.savez(written[0], allow_pickle=False, **dict(weights))
+    ) -> Written:
+        shared = folder / "weights.npz"
+        np.savez(shared, allow_pickle=False, **dict(weights))
+        written = {}
         for name, graph in graphs.items():
             after = optimise(graph, passes_for(self.passes, options.precision))
-            written.append(folder / f"{name}.txt")
-            written[-1].write_text(str(after), encoding="utf-8")
-        return written
+            text = str(after).encode()
+            written[name] = write_file(folder / f"{name}.txt", text)
+        return Written(written, (shared,))
 
 
 def test_an_exporter_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +57,9 @@ def test_an_exporter_is_found_by_name(tmp_path: Path, monkeypatch: pytest.Monkey
     written = exporter.export({"mlp": graph}, weights, tmp_path, ExportOptions())
 
     assert "text" in exporter_names()
-    assert [path.name for path in written] == ["weights.npz", "mlp.txt"]
-    assert 'activation="gelu"' in written[1].read_text(encoding="utf-8")
+    assert [path.name for path in written.files] == ["mlp.txt", "weights.npz"]
+    assert 'activation="gelu"' in written.graphs["mlp"].read_text(encoding="utf-8")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlp.txt", "weights.npz"]
 
 
 def test_an_unknown_exporter_is_refused_by_name() -> None:
@@ -69,3 +78,8 @@ def test_an_exporter_whose_library_is_missing_says_what_to_install(
 
     assert str(caught.value).splitlines()[0] == "exporter `absent` cannot be loaded"
     assert caught.value.hint == "pip install samgraph[onnx]"
+
+
+def test_a_file_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_file(tmp_path / "absent" / "a.txt", b"")

@@ -1,4 +1,4 @@
-"""Reading golden files: recorded numbers of the reference, our own and the shared ones.
+"""Reading golden files: recorded numbers of the reference, our own and the shared files.
 
 A file is an npz with a JSON `__index__`: one entry an array, recipes of inputs, and `__meta__`.
 Big arrays are stored as every `step`-th value, with mean, deviation and largest value of the whole.

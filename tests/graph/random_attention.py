@@ -12,7 +12,7 @@ def _param(builder: Builder, *shape: int, like: Tensor) -> Tensor:
 
 
 def rotated_memory(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
-    """Attention over the rotated projection of frames of 2 x 3 tokens, then some unrotated ones."""
+    """Attention over the rotated projection of frames of 2 x 3 tokens, then unrotated tokens."""
     if len(x.shape) != 3:
         return x
     C, D = x.type.length(2), 4 * x.type.length(2)

@@ -1,6 +1,6 @@
 """Random small graphs that a person might have written, and arrays to run them with.
 
-The graphs are of the kind the passes look for: chains of linear maps and activations, attention
+The graphs are of the kind the passes look for: chains of linear layers and activations, attention
 written out or not, movement that cancels, constants that can be folded, things computed twice.
 """
 
@@ -118,7 +118,7 @@ def _reduce(draw: Draw, _: Builder, x: Tensor) -> Tensor:
 
 
 def _best(draw: Draw, _: Builder, x: Tensor) -> Tensor:
-    """Which element is largest, and that element again by its place."""
+    """Which element is largest, and that element again by its index."""
     index = ops.reduce(x, (len(x.shape) - 1,), how="argmax")
     best = ops.gather(x, index, len(x.shape) - 1, batch=len(x.shape) - 1)
     return x - best[..., None]

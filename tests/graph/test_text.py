@@ -113,9 +113,9 @@ def test_symbols_in_attributes_read_back() -> None:
     F, N = symbol("F"), symbol("N")
     x = builder.input("x", "f32[1,16*F+N,8]")
     n = builder.input("n", "f32[N]")
-    turned = ops.axial_rope(x, grid=(4, 4), theta=10000.0, heads=2, unrotated=N)
+    rotated = ops.axial_rope(x, grid=(4, 4), theta=10000.0, heads=2, unrotated=N)
     image = ops.expand(n.reshape(1, 1, 1, N), 1, 1, 2 * F + 1, N)
-    graph = builder.finish(y=turned, z=image, w=x[:, : 16 * F])
+    graph = builder.finish(y=rotated, z=image, w=x[:, : 16 * F])
 
     assert parse_graph(str(graph)) == graph
     assert "unrotated=N" in str(graph)

@@ -1,4 +1,4 @@
-"""The verifier catches each broken rule, and shows the place."""
+"""The verifier catches each broken rule, and shows the node."""
 
 from dataclasses import replace
 

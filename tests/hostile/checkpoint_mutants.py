@@ -58,24 +58,24 @@ def change_bytes(generator: random.Random, raw: bytes, most: int = 4) -> bytes:
     for _ in range(generator.randint(1, most)):
         if not data:
             break
-        place = generator.randrange(len(data))
+        position = generator.randrange(len(data))
         length = generator.choice((1, 1, 2, 4, 8, 30))
-        piece = bytes(data[place : place + length])
+        piece = bytes(data[position : position + length])
         match generator.randrange(6):
             case 0:
-                data[place] ^= 1 << generator.randrange(8)
+                data[position] ^= 1 << generator.randrange(8)
             case 1:
-                data[place] = generator.randrange(256)
+                data[position] = generator.randrange(256)
             case 2:
-                del data[place : place + length]
+                del data[position : position + length]
             case 3:
-                data[place:place] = piece
+                data[position:position] = piece
             case 4:
                 other = generator.randrange(len(data))
                 data[other : other + len(piece)] = piece
             case 5:
                 number = generator.choice(NUMBERS) & (2**64 - 1)
-                data[place : place + 4] = struct.pack("<Q", number)[:4]
+                data[position : position + 4] = struct.pack("<Q", number)[:4]
     return bytes(data)
 
 
@@ -109,13 +109,13 @@ def torch_program(generator: random.Random) -> bytes:
     """Change the pickle and give it a right checksum, so that it is run."""
     program = bytearray(generator.choice(PROGRAMS))
     for _ in range(generator.randint(1, 3)):
-        place = generator.randrange(len(program))
+        position = generator.randrange(len(program))
         operation = bytes([generator.choice(OPERATIONS)])
         match generator.randrange(3):
             case 0:
-                program[place : place + 1] = operation
+                program[position : position + 1] = operation
             case 1:
-                program[place:place] = operation
+                program[position:position] = operation
             case 2:
                 program = bytearray(change_bytes(generator, bytes(program), 1)) or program
     return making.zip_bytes(making.torch_records(bytes(program), STORAGES))

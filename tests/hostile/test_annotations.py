@@ -128,7 +128,7 @@ def test_what_is_no_file_is_refused_at_once(name: str, tmp_path: Path) -> None:
     (tmp_path / "endless").symlink_to("/dev/zero")
 
     start = time.monotonic()
-    for place, message in (
+    for target, message in (
         ("pipe", "a pipe"),
         ("endless", "a device"),
         ("sparse", "is too large"),
@@ -136,7 +136,7 @@ def test_what_is_no_file_is_refused_at_once(name: str, tmp_path: Path) -> None:
         ("none", "no such file"),
     ):
         with pytest.raises(ImageError, match=message):
-            READERS[name](str(tmp_path / place))
+            READERS[name](str(tmp_path / target))
 
     assert time.monotonic() - start < 1
 

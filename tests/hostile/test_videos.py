@@ -241,14 +241,14 @@ def test_the_watch_sees_what_it_must_see(tmp_path: Path, good: Path) -> None:
 def mutant(generator: random.Random, raw: bytes) -> bytes:
     """Change bytes, zero a piece, cut the end off, or put a piece where it does not belong."""
     out = bytearray(raw)
-    heads = [place for place in (raw.find(b"moov"), raw.find(b"moof"), 0) if place >= 0]
+    heads = [position for position in (raw.find(b"moov"), raw.find(b"moof"), 0) if position >= 0]
     match generator.randrange(5):
         case 0:
             for _ in range(generator.choice((1, 5, 20, 200))):
                 out[generator.randrange(len(out))] = generator.randrange(256)
         case 1:
-            place = generator.randrange(len(out))
-            out[place : place + generator.choice((4, 200, 2000))] = bytes(
+            position = generator.randrange(len(out))
+            out[position : position + generator.choice((4, 200, 2000))] = bytes(
                 generator.choice((4, 200))
             )
         case 2:
@@ -256,11 +256,11 @@ def mutant(generator: random.Random, raw: bytes) -> bytes:
         case 3:
             head = generator.choice(heads)
             for _ in range(generator.choice((1, 3, 10))):
-                place = min(len(out) - 1, head + generator.randrange(1000))
-                out[place] = generator.choice((0, 1, 127, 128, 255, generator.randrange(256)))
+                position = min(len(out) - 1, head + generator.randrange(1000))
+                out[position] = generator.choice((0, 1, 127, 128, 255, generator.randrange(256)))
         case _:
-            place, start = generator.randrange(len(out)), generator.randrange(len(out))
-            out[place:place] = out[start : start + generator.choice((4, 8, 100))]
+            position, start = generator.randrange(len(out)), generator.randrange(len(out))
+            out[position:position] = out[start : start + generator.choice((4, 8, 100))]
     return bytes(out)
 
 

@@ -33,14 +33,14 @@ def frames(folder: Path) -> Path:  # noqa: F811 (a fixture)
     return path
 
 
-def refusing(place: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def refusing(target: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the system refuse every change below a folder, even the removal of what is not there."""
 
     def guarded(name: str, writes: Callable[..., bool]) -> None:
         original = getattr(os, name)
 
         def call(path: Any, *rest: Any, **named: Any) -> Any:
-            if Path(os.fsdecode(path)).absolute().is_relative_to(place) and writes(path, *rest):
+            if Path(os.fsdecode(path)).absolute().is_relative_to(target) and writes(path, *rest):
                 raise OSError(code, os.strerror(code), path)
             return original(path, *rest, **named)
 
@@ -53,7 +53,7 @@ def refusing(place: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Path.open
 
     def open_(self: Path, mode: str = "r", *rest: Any, **named: Any) -> Any:
-        if self.absolute().is_relative_to(place) and set(mode) & set("wax+"):
+        if self.absolute().is_relative_to(target) and set(mode) & set("wax+"):
             raise OSError(code, os.strerror(code), self)
         return opened(self, mode, *rest, **named)
 
@@ -77,11 +77,11 @@ def test_a_read_only_folder_is_bad_input_and_no_bug(
     samgraph: Run,  # noqa: F811 (a fixture)
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    place = Path("out").absolute()
+    target = Path("out").absolute()
     if is_there:
-        place.mkdir()
+        target.mkdir()
     with monkeypatch.context() as patch:
-        refusing(place, errno.EROFS, patch)
+        refusing(target, errno.EROFS, patch)
         done = samgraph("track", "frames", *BOX, "-o", "out")
 
     assert done.code == 2

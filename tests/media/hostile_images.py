@@ -1,4 +1,4 @@
-"""Image files that are wrong in every way we could think of, and random mutants of good ones.
+"""Image files that are wrong in every way we could think of, and random mutants of good files.
 
 Run as a program (`python -m tests.media.hostile_images 3000 1`) it feeds mutants to the reader
 under a memory cap, with an audit hook that ends the process if a file is opened for writing, a
@@ -176,8 +176,8 @@ def mutant(data: bytes, rng: np.random.Generator) -> bytes:
         at = int(rng.integers(min(64, len(damaged))))
         damaged[at] = int(rng.integers(256))
     else:
-        for place in rng.integers(0, len(damaged), int(rng.integers(1, 12))):
-            damaged[place] ^= 1 << int(rng.integers(8))
+        for position in rng.integers(0, len(damaged), int(rng.integers(1, 12))):
+            damaged[position] ^= 1 << int(rng.integers(8))
     return bytes(damaged)
 
 

@@ -1,4 +1,4 @@
-"""Masks for the tests: drawn ones, and hypothesis strategies."""
+"""Masks for the tests: drawn, and by hypothesis strategies."""
 
 from typing import Any
 

@@ -145,9 +145,9 @@ def box(kind: bytes, *content: bytes) -> bytes:
 
 def patched(raw: bytes, after: bytes, offset: int, *numbers: int) -> bytes:
     """The file with numbers of four bytes put at an offset from the first `after`."""
-    place = raw.index(after) + len(after) + offset
+    position = raw.index(after) + len(after) + offset
     new = struct.pack(f">{len(numbers)}I", *numbers)
-    return raw[:place] + new + raw[place + len(new) :]
+    return raw[:position] + new + raw[position + len(new) :]
 
 
 def edited(raw: bytes, edits: Sequence[tuple[int, int]], *, wide: bool = False) -> bytes:
@@ -174,9 +174,9 @@ def pointing_elsewhere(raw: bytes, target: bytes) -> bytes:
     """An MP4 whose samples are said to lie in another file."""
     out = bytearray(raw)
     for kind in (b"moov", b"trak", b"mdia", b"minf", b"dinf", b"dref", b"url "):
-        place = out.index(kind) - 4
-        size = int.from_bytes(out[place : place + 4]) + len(target)
-        out[place : place + 4] = size.to_bytes(4)
+        position = out.index(kind) - 4
+        size = int.from_bytes(out[position : position + 4]) + len(target)
+        out[position : position + 4] = size.to_bytes(4)
     end = out.index(b"url ") + 8
     out[end - 4 : end] = bytes(4)
     out[end:end] = target

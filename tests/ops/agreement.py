@@ -33,9 +33,9 @@ def disagreement(
     right = near | (got == want) | (np.isnan(got) & np.isnan(want))
     if right.all():
         return None
-    place = np.unravel_index(int(np.argmin(right)), right.shape)
+    index = np.unravel_index(int(np.argmin(right)), right.shape)
     count = int(np.count_nonzero(~right))
-    return f"{count} of {want.size} differ: at {place}, {got[place]:.9g} for {want[place]:.9g}"
+    return f"{count} of {want.size} differ: at {index}, {got[index]:.9g} for {want[index]:.9g}"
 
 
 def join(cases: Sequence[Case]) -> tuple[Graph, dict[str, Array], dict[str, Array]]:
@@ -46,9 +46,9 @@ def join(cases: Sequence[Case]) -> tuple[Graph, dict[str, Array], dict[str, Arra
     outputs: dict[str, Tensor] = {}
     for number, case in enumerate(cases):
         tensors = []
-        for place, (array, type) in enumerate(zip(case.arrays, case.types, strict=True)):
-            name = f"case{number}.{place}"
-            is_param = place >= len(case.arrays) - case.fixed
+        for index, (array, type) in enumerate(zip(case.arrays, case.types, strict=True)):
+            name = f"case{number}.{index}"
+            is_param = index >= len(case.arrays) - case.fixed
             (weights if is_param else inputs)[name] = array
             tensors.append(builder.param(name, type) if is_param else builder.input(name, type))
         result = builder.emit(case.op, *tensors, like=None, **case.attributes)

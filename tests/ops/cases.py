@@ -143,9 +143,9 @@ def _gather(draw: Draw, dtype: DType) -> Case:
     lengths = shape(draw, 1, empty=False)
     axis = number(draw, 0, len(lengths) - 1)
     batch = number(draw, 0, min(axis, 2))
-    places = (*lengths[:batch], *shape(draw, 0, 2))
-    reach = lengths[axis] + 1  # one place outside, on either side, is legal
-    index = array(draw, places, pick(draw, ("i64", "i32")), -reach, reach)
+    index_shape = (*lengths[:batch], *shape(draw, 0, 2))
+    reach = lengths[axis] + 1  # one position outside, on either side, is legal
+    index = array(draw, index_shape, pick(draw, ("i64", "i32")), -reach, reach)
     given = axis - len(lengths) if flag(draw) else axis
     return Case("gather", (array(draw, lengths, dtype), index), {"axis": given, "batch": batch})
 

@@ -86,7 +86,7 @@ def _rope(x: Array, cos: Array, sin: Array, heads: int, rotated: int) -> Array:
 
 
 def rope_interleaved(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
-    """Every place once for each frame, then the next: not frame after frame."""
+    """Every position once for each frame, then the next: not frame after frame."""
     rotated = x.shape[-2] - unrotated
     if not rotated:
         return x
@@ -170,10 +170,10 @@ def conv_transpose_flipped(x: Array, weight: Array, *bias: Array, stride: Any) -
 
 
 def resize_half_a_pixel_off(x: Array, *, size: Any, how: str, antialias: bool) -> Array:
-    places = [np.arange(n) * (m / n) for n, m in zip(size, x.shape[2:], strict=True)]
+    positions = [np.arange(n) * (m / n) for n, m in zip(size, x.shape[2:], strict=True)]
     rows, columns = (
         np.maximum(0, 1 - np.abs(np.arange(m)[None] - np.minimum(p, m - 1)[:, None]))
-        for p, m in zip(places, x.shape[2:], strict=True)
+        for p, m in zip(positions, x.shape[2:], strict=True)
     )
     y: Array = rows @ x @ columns.T
     return y.astype(x.dtype)

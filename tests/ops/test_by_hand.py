@@ -201,7 +201,7 @@ WORKED: list[tuple[str, tuple[Array, ...], dict[str, Any], Any]] = [
             [math.cos(1), math.sin(1), math.cos(1), math.sin(1)],
         ],
     ),
-    # two frames of a 1 x 2 grid and one unrotated token: places 0, 1, 0, 1, then none
+    # two frames of a 1 x 2 grid and one unrotated token: positions 0, 1, 0, 1, then none
     (
         "axial_rope",
         (f32([[0, 1, 0, 1]] * 5),),

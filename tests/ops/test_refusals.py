@@ -196,8 +196,8 @@ def spoilt(draw: Draw, op: str) -> Case:
         key = pick(draw, sorted(attributes))
         attributes[key] = _spoil(draw, attributes[key])
     elif arrays:
-        place = number(draw, 0, len(arrays) - 1)
-        type = type_of(arrays[place])
+        index = number(draw, 0, len(arrays) - 1)
+        type = type_of(arrays[index])
         lengths, dtype = [int(str(dim)) for dim in type.shape], type.dtype
         if what == "dtype":
             dtype = pick(draw, [other for other in DTYPES if other != "bf16"])
@@ -207,7 +207,7 @@ def spoilt(draw: Draw, op: str) -> Case:
             lengths.insert(number(draw, 0, len(lengths)), number(draw, 0, 2))
         elif lengths:
             lengths[number(draw, 0, len(lengths) - 1)] = number(draw, 0, 8)
-        arrays[place] = np.ones(lengths, numpy_dtype(dtype))
+        arrays[index] = np.ones(lengths, numpy_dtype(dtype))
     return Case(op, tuple(arrays), attributes)
 
 
@@ -221,8 +221,8 @@ def _spoil(draw: Draw, value: Any) -> Any:
     if isinstance(value, str):
         return value[:-1]
     if isinstance(value, tuple) and value:
-        place = number(draw, 0, len(value) - 1)
-        return (*value[:place], _spoil(draw, value[place]), *value[place + 1 :])
+        index = number(draw, 0, len(value) - 1)
+        return (*value[:index], _spoil(draw, value[index]), *value[index + 1 :])
     return value
 
 

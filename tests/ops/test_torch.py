@@ -44,11 +44,11 @@ def _rules() -> dict[str, Rule]:
 
     def reduce(x: Any, *, axes: tuple[int, ...], how: str, keep: bool) -> Any:
         if how == "argmax":
-            places = [axis % x.ndim for axis in axes]
-            left = [axis for axis in range(x.ndim) if axis not in places]
-            y = x.permute(*left, *places).reshape(*(x.shape[i] for i in left), -1).argmax(-1)
+            reduced = [axis % x.ndim for axis in axes]
+            left = [axis for axis in range(x.ndim) if axis not in reduced]
+            y = x.permute(*left, *reduced).reshape(*(x.shape[i] for i in left), -1).argmax(-1)
             return (
-                y.reshape([1 if i in places else n for i, n in enumerate(x.shape)]) if keep else y
+                y.reshape([1 if i in reduced else n for i, n in enumerate(x.shape)]) if keep else y
             )
         if not axes:
             return x
@@ -62,9 +62,9 @@ def _rules() -> dict[str, Rule]:
             ]
             return torch.stack(rows)
         length = x.shape[axis]
-        places = torch.where(index < 0, index + length, index)
-        inside = (places >= 0) & (places < length)
-        y = x.index_select(axis, torch.where(inside, places, 0).reshape(-1))
+        indices = torch.where(index < 0, index + length, index)
+        inside = (indices >= 0) & (indices < length)
+        y = x.index_select(axis, torch.where(inside, indices, 0).reshape(-1))
         y = y.reshape((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
         shown = inside.reshape([1] * axis + list(index.shape) + [1] * (x.ndim - axis - 1))
         return torch.where(shown, y, 0)

@@ -43,7 +43,7 @@ class Pair:
 def make_pair(name: str) -> Pair:
     config = CONFIGS[name.replace("_", "-")]
     state = known_weights(config, FIRST_SEED + list(OFFICIAL).index(name))
-    known_weights.cache_clear()  # the large ones are a gigabyte each
+    known_weights.cache_clear()  # those of large are a gigabyte each
     theirs = reference.build_reference(name, state=state)
     return Pair(config, theirs, Bench(config, state, "openvino"))
 
@@ -210,7 +210,7 @@ def test_mask_prompts_agree(pair: Pair) -> None:
 
 
 def check_memory_encoder(theirs: Any, bench: Bench) -> None:
-    """Two objects of one image, the second hidden; soft and hard masks."""
+    """Two objects of one image, the second occluded; soft and hard masks."""
     C, E, side = bench.config.channels, bench.config.grid, bench.config.mask_size
     embedding, mask = draw(7, 1, C, E, E), draw(8, 2, 1, side, side, scale=5)
     score = np.array([[0.5], [-0.5]], np.float32)
@@ -241,10 +241,10 @@ def check_memory_attention(theirs: Any, bench: Bench, N: int, F: int, Q: int) ->
     config = bench.config
     inputs = attention_inputs(config, N, F, Q, seed=9)
     C, E, small = config.channels, config.grid, config.memory_channels
-    place = theirs.memory_encoder.position_encoding(torch.zeros(1, small, E, E))
-    place = place.flatten(2).permute(2, 0, 1).numpy()  # [E*E, 1, 64]
+    embedding = theirs.memory_encoder.position_encoding(torch.zeros(1, small, E, E))
+    embedding = embedding.flatten(2).permute(2, 0, 1).numpy()  # [E*E, 1, 64]
     times = theirs.maskmem_tpos_enc.numpy()[inputs["slots"]].reshape(N, F, 1, small)
-    frames = (times + place[None, None, :, 0]).reshape(N, -1, small)
+    frames = (times + embedding[None, None, :, 0]).reshape(N, -1, small)
     position = np.concatenate([frames, pointer_positions(bench, inputs)], axis=1)
     tokens = inputs["pointers"].reshape(N, -1, small)
     memory = np.concatenate([inputs["memory"].reshape(N, -1, small), tokens], axis=1)
@@ -346,7 +346,7 @@ def test_remembering_agrees_from_slots_and_times(tiny: Pair, case: str) -> None:
 
 
 def _remembered(past: Past) -> list[tuple[int, int]]:
-    """Each remembered frame and its slot: prompted ones, then six more, oldest first."""
+    """Each remembered frame and its slot: prompted frames, then six more, oldest first."""
     step = 1 if past.reverse else -1
     nearer = [(past.now + step * back, back - 1) for back in range(6, 0, -1)]
     return [
@@ -371,13 +371,13 @@ def _their_features(
     memories: Mapping[int, Array],
     pointers: Mapping[int, Array],
 ) -> Outputs:
-    """The reference's features of the current frame, having looked at its memories."""
+    """The reference's features of the current frame, after memory attention."""
     side, small = embedding.shape[-1], theirs.mem_dim
-    place = theirs.memory_encoder.position_encoding(torch.zeros(1, small, side, side))
+    embedding = theirs.memory_encoder.position_encoding(torch.zeros(1, small, side, side))
     kept = {
         t: {
             "maskmem_features": torch.from_numpy(memories[t]),
-            "maskmem_pos_enc": [place],
+            "maskmem_pos_enc": [embedding],
             "obj_ptr": torch.from_numpy(pointers[t]),
         }
         for t in memories

@@ -155,15 +155,15 @@ def set_options(reference: Any, options: dict[str, Any]) -> Callable[[], None]:
     """Tell the reference its options; returns how to undo that."""
     before = {}
     for name, value in options.items():
-        place = reference
+        owner = reference
         if name.startswith("sam_mask_decoder_extra_args."):
-            place, name = reference.sam_mask_decoder, name.split(".")[1]
-        before[name] = (place, getattr(place, name))
-        setattr(place, name, value)
+            owner, name = reference.sam_mask_decoder, name.split(".")[1]
+        before[name] = (owner, getattr(owner, name))
+        setattr(owner, name, value)
 
     def undo() -> None:
-        for name, (place, value) in before.items():
-            setattr(place, name, value)
+        for name, (owner, value) in before.items():
+            setattr(owner, name, value)
 
     return undo
 

@@ -88,7 +88,7 @@ def convolve_narrow_norms_of_two_pixels() -> Graph:
 
 
 @case("convolve_narrow_norms")
-def convolve_narrow_norms_leaves_wide_and_shared_ones() -> Graph:
+def convolve_narrow_norms_leaves_wide_and_shared_norms() -> Graph:
     builder = Builder("wide")
     x = builder.input("x", "f32[N,1,8,8]")
     wide = ops.conv2d(x, builder.param("wide", "f32[32,1,1,1]")).transpose(0, 2, 3, 1)
@@ -192,7 +192,7 @@ def expose_channels_last_around_convolutions() -> Graph:
 
 
 @case("expose_channels_last")
-def expose_channels_last_leaves_pictures_and_other_readers() -> Graph:
+def expose_channels_last_leaves_images_and_other_readers() -> Graph:
     builder = Builder("staying")
     picture, x = builder.input("picture", "f32[N,3,4,6]"), builder.input("x", "f32[N,8,4,6]")
     weight = builder.param("weight", "f32[4,3,1,1]")

@@ -99,7 +99,7 @@ def absorb_scale_leaves_other_scales_and_second_readers() -> Graph:
 
 
 def _residual(builder: Builder, x: Tensor, name: str, width: int) -> Tensor:
-    """x + linear(hidden), the end of a block; what is hidden comes from outside."""
+    """x + linear(hidden), the end of a block; the hidden layer is an input."""
     hidden = builder.input(f"hidden_{name}", TensorType((*x.shape[:-1], 32)))
     weight = builder.param(f"{name}.weight", TensorType((width, 32)))
     return x + ops.linear(hidden, weight, builder.param(f"{name}.bias", TensorType((width,))))
@@ -208,7 +208,7 @@ def fuse_attention_leaves_weights_that_are_read_twice() -> Graph:
 
 
 @case("absorb_value_projection")
-def absorb_value_projection_into_the_output_map() -> Graph:
+def absorb_value_projection_into_the_output_projection() -> Graph:
     builder = Builder("absorb")
     q, k = builder.input("q", "f32[B,T,256]"), builder.input("k", "f32[B,M,256]")
     memory = builder.input("memory", "f32[B,M,64]")
@@ -220,7 +220,7 @@ def absorb_value_projection_into_the_output_map() -> Graph:
 
 
 @case("absorb_value_projection")
-def absorb_value_projection_without_an_output_map() -> Graph:
+def absorb_value_projection_without_an_output_projection() -> Graph:
     builder = Builder("alone")
     q, k = builder.input("q", "f32[T,8]"), builder.input("k", "f32[M,8]")
     value = ops.linear(builder.input("memory", "f32[M,4]"), builder.param("wv", "f32[8,4]"))

@@ -81,8 +81,8 @@ def meaning(
 def change(graph: Graph, after: Graph, weights: Mapping[str, Array]) -> float:
     """How much a graph and what a pass made of it differ, over several lengths.
 
-    `weights` are those of `after`; `graph` gets the ones `weights_of` gives. The values that a pass
-    leaves marked are compared as well.
+    `weights` are those of `after`; `graph` gets those that `weights_of` gives. The values that a
+    pass leaves marked are compared as well.
     """
     worst = 0.0
     names = {name for name, _ in after.marks}
@@ -101,7 +101,7 @@ def _watched(graph: Graph, names: Collection[str]) -> Graph:
 
 
 def weights_of(graph: Graph) -> dict[str, Array]:
-    """The same random weights, by their places, for each graph."""
+    """The same random weights, by position, for each graph."""
     return arrays_for(graph, SIZES[0])[1]
 
 

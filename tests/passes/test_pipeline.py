@@ -83,10 +83,10 @@ def test_a_pass_runs_in_the_precisions_it_is_for() -> None:
     assert set(bf16) - set(fp32) == {"products_in_bf16"}
 
 
-@pytest.mark.parametrize("place", ["without", "also"])
-def test_an_unknown_pass_is_refused_by_name(place: str) -> None:
+@pytest.mark.parametrize("field", ["without", "also"])
+def test_an_unknown_pass_is_refused_by_name(field: str) -> None:
     with pytest.raises(OptionError, match="there is no pass `fuse_everything`"):
-        passes_for(COMMON, "fp32", **{place: ["fuse_everything"]})
+        passes_for(COMMON, "fp32", **{field: ["fuse_everything"]})
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -275,7 +275,7 @@ IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
         _spoiling("fuse_attention", "attention", _one_head),
         ALGEBRAIC_PASS,
     ),
-    "projections cut at the wrong place": (
+    "projections cut at the wrong position": (
         _spoiling("merge_projections", "slice", _first_columns),
         ALGEBRAIC_PASS,
     ),

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from samgraph.checkpoint.match import LoadReport
 from samgraph.engines.buffers import HOST_BUFFERS, Buffers
+from samgraph.errors import DeviceMemoryError
 from samgraph.media.mask.components import connected_components
 from samgraph.models.family import (
     Alternatives,
@@ -68,12 +70,17 @@ class ColourModel:
         self.session: Any = SimpleNamespace(
             objects_at_once=4, attention_tokens=None, options=SimpleNamespace(precision="fp32")
         )
+        self.report = LoadReport()
         self.graphs: Mapping[str, Any] = {}
         self.buffers: Buffers = HOST_BUFFERS
         self.preprocessing = Preprocessing(SIDE, mean=(0.0,) * 3, std=(1.0,) * 3)
         self.memory_layout = MemoryLayout(1, 4, 2)
         self.least_trust = least_trust
         self.least_similar = 0.0  # below this, a thing is not the object at all
+
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """It is on the host already."""
+        raise full
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:

@@ -37,7 +37,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "half a label": ({"points": [(1, 2)], "labels": [0.5]}, "there is no label `0.5`"),
     "labels alone": ({"labels": [1]}, "labels are given without points"),
     "a box upside down": ({"box": (50, 60, 10, 20)}, "upside down"),
-    "a box turned": ({"box": (10, 60, 50, 20)}, "left, top, right, bottom: 10,20,50,60"),
+    "a swapped box": (
+        {"box": (10, 60, 50, 20)},
+        "left, top, right, bottom: 10,20,50,60",
+    ),
     "a box without area": ({"box": (10, 20, 10, 60)}, "has no area"),
     "a box outside": ({"box": (10, 20, 170, 60)}, "the box corner `170, 60` is outside"),
     "a box of three": ({"box": (1, 2, 3)}, "a box is x0, y0, x1, y1"),

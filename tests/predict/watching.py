@@ -8,7 +8,7 @@ from samgraph.predict.video.video import Video
 
 
 class Counts:
-    """How often frames were encoded, and objects tracked, since the last look."""
+    """How often frames were encoded, and objects tracked, since the last call."""
 
     def __init__(self, session: TrackingSession) -> None:
         self.encoded = self.tracked = 0
@@ -28,7 +28,7 @@ class Counts:
         if isinstance(session, Video):
             session.encoded.model = watched
 
-    def look(self) -> tuple[int, int]:
+    def take(self) -> tuple[int, int]:
         """Frames encoded and objects tracked; both start again at zero."""
         found = self.encoded, self.tracked
         self.encoded = self.tracked = 0

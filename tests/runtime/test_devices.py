@@ -1,4 +1,4 @@
-"""Which engine and device is taken: named ones, `auto` with its reasons, and what is not here."""
+"""Which engine and device is taken: by name, `auto` with its reasons, and what is not here."""
 
 import sys
 from pathlib import Path

@@ -122,10 +122,10 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("place", ["without", "also"])
+@pytest.mark.parametrize("field", ["without", "also"])
 @pytest.mark.parametrize("engine", ["openvino", "reference"])
-def test_a_pass_that_the_engine_has_not_is_refused_by_name(engine: str, place: str) -> None:
-    profile = Profile("mine", **{place: ("drop_used",)})  # type: ignore[arg-type]  # one of two
+def test_a_pass_that_the_engine_has_not_is_refused_by_name(engine: str, field: str) -> None:
+    profile = Profile("mine", **{field: ("drop_used",)})  # type: ignore[arg-type]  # one of two
 
     with pytest.raises(OptionError) as caught:
         Session("cpu", CompileOptions(engine=engine, profile=profile, cache=False))

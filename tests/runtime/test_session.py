@@ -51,12 +51,12 @@ def test_inputs_are_given_by_name_or_as_a_dict(compiled: CompiledGraph) -> None:
 
 def test_an_array_of_any_layout_is_taken(compiled: CompiledGraph) -> None:
     given = inputs()
-    turned = np.asfortranarray(given["b"])
+    transposed = np.asfortranarray(given["b"])
     strided = np.repeat(given["a"], 2, axis=1)[:, ::2]
     fixed = given["index"].copy()
     fixed.flags.writeable = False
 
-    found = compiled.run_numpy(a=strided, b=turned, index=fixed)
+    found = compiled.run_numpy(a=strided, b=transposed, index=fixed)
 
     np.testing.assert_array_equal(found["sum"], compiled.run_numpy(given)["sum"])
 

@@ -1,4 +1,4 @@
-"""A model that takes as long as it is told to: for figures that are about the gate."""
+"""A model that takes a given time: for figures that are about the gate."""
 
 import threading
 import time

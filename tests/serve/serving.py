@@ -31,6 +31,7 @@ class Running:
     url: str
     client: httpx.Client
     service: Service
+    folder: Path
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def running(
     url = f"http://127.0.0.1:{port}"
     try:
         with httpx.Client(base_url=url, timeout=60, headers=headers, trust_env=False) as client:
-            yield Running(url, client, service)
+            yield Running(url, client, service, folder)
     finally:
         service.stop()
         server.should_exit = True

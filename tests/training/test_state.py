@@ -49,8 +49,8 @@ def test_a_kill_at_any_moment_loses_at_most_the_newest(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for moment in ("save_file", "os.fsync"):
-        monkeypatch.setattr(f"training.state.{moment}", killed)
+    for step in ("save_file", "os.fsync"):
+        monkeypatch.setattr(f"training.state.{step}", killed)
         with pytest.raises(KeyboardInterrupt):
             save_state(tmp_path, WEIGHTS, {"stage": "masks", "step": 6})
         monkeypatch.undo()

@@ -4,7 +4,7 @@
 """
 
 from samgraph.checkpoint.foreign import describe_foreign
-from samgraph.checkpoint.match import best_match, check
+from samgraph.checkpoint.match import LoadReport, best_match, check
 from samgraph.checkpoint.names import RELEASES, Release, find_release, normalise
 from samgraph.checkpoint.reading import (
     Checkpoint,
@@ -18,6 +18,7 @@ from samgraph.checkpoint.safetensors_file import Precision, save
 __all__ = [
     "RELEASES",
     "Checkpoint",
+    "LoadReport",
     "Precision",
     "Release",
     "as_float32",

@@ -1,6 +1,7 @@
 """Matching of a checkpoint's names and shapes with those of a model."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from samgraph.checkpoint.foreign import describe_foreign
 from samgraph.checkpoint.source_file import short_name
@@ -16,19 +17,42 @@ MEMORY = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """Tensors that a checkpoint lacks, and tensors of it that the model does not have."""
+
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self.missing)} missing, {len(self.unexpected)} unexpected",
+            _examples("missing", [f"`{name}`" for name in self.missing]),
+            _examples("unexpected", [f"`{shown(name)}`" for name in self.unexpected]),
+        ]
+        return "\n".join(line for line in lines if line)
+
+
 def check(
-    expected: Shapes, found: Shapes, *, source: str, known: Mapping[str, Shapes] | None = None
-) -> None:
-    """Raise unless `found` has exactly the names and shapes of `expected`.
+    expected: Shapes,
+    found: Shapes,
+    *,
+    source: str,
+    known: Mapping[str, Shapes] | None = None,
+    strict: bool = True,
+) -> LoadReport:
+    """Raise unless `found` has the names and shapes of `expected`; what it lacks otherwise.
 
     The error counts what is missing, unexpected and of another shape, with examples, and names
-    the model of `known` that the checkpoint is for, or the other kind of model it is.
+    the model of `known` that the checkpoint is for, or the other kind of model it is. A checkpoint
+    without any tensor of the video memory is of an image-only model, and accepted. Unless `strict`,
+    only tensors of another shape are an error.
     """
     missing = [name for name in expected if name not in found]
     unexpected = [name for name in found if name not in expected]
     reshaped = [name for name in expected if name in found and expected[name] != found[name]]
-    if not (missing or unexpected or reshaped):
-        return
+    if not reshaped and (not strict or _is_image_only(missing, unexpected, found)):
+        return LoadReport(tuple(missing), tuple(unexpected))
     lines = [
         f"`{short_name(source)}` does not fit the model ({len(missing)} missing, "
         f"{len(unexpected)} unexpected, {len(reshaped)} of another shape)",
@@ -39,9 +63,7 @@ def check(
             [f"`{name}` is {_text(found[name])}, not {_text(expected[name])}" for name in reshaped],
         ),
     ]
-    raise CheckpointError(
-        "\n".join(line for line in lines if line), hint=_hint(missing, unexpected, found, known)
-    )
+    raise CheckpointError("\n".join(line for line in lines if line), hint=_hint(found, known))
 
 
 def best_match(found: Shapes, known: Mapping[str, Shapes]) -> tuple[str, float] | None:
@@ -61,12 +83,14 @@ def _agreement(a: Shapes, b: Shapes) -> float:
     return same / max(len(a), len(b), 1)
 
 
-def _hint(
-    missing: Collection[str],
-    unexpected: Collection[str],
-    found: Shapes,
-    known: Mapping[str, Shapes] | None,
-) -> str | None:
+def _is_image_only(missing: Collection[str], unexpected: Collection[str], found: Shapes) -> bool:
+    """Whether nothing is wrong but, perhaps, that all tensors of the video memory are missing."""
+    if unexpected or not all(name.startswith(MEMORY) for name in missing):
+        return False
+    return not missing or not any(name.startswith(MEMORY) for name in found)
+
+
+def _hint(found: Shapes, known: Mapping[str, Shapes] | None) -> str | None:
     """A hint about what the checkpoint is, from its tensor names."""
     match = best_match(found, known or {})
     if match and match[1] == 1.0:
@@ -74,9 +98,6 @@ def _hint(
     foreign = describe_foreign(found)
     if foreign:
         return f"this looks like {foreign}"
-    remembers = any(name.startswith(MEMORY) for name in found)
-    if missing and not (unexpected or remembers) and all(n.startswith(MEMORY) for n in missing):
-        return "it has no video memory, as when saved from an image-only model: use the full one"
     if match and match[1] >= LIKELY:
         return f"it is closest to `{match[0]}`: {int(100 * match[1])} % of the tensors agree"
     return None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import ml_dtypes
 import numpy as np
 
-from samgraph.checkpoint import safetensors_file, torch_zip
-from samgraph.checkpoint.source_file import Array, SourceFile, short_name
+from samgraph.checkpoint import int8, safetensors_file, shards, torch_zip
+from samgraph.checkpoint.source_file import Array, SourceFile, path_text, short_name
 from samgraph.checkpoint.tensor_rules import check_count, check_name, unwrap
 from samgraph.checkpoint.transformers_names import is_transformers, to_meta
 from samgraph.errors import CheckpointError
@@ -56,16 +56,33 @@ class Checkpoint:
 def read(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a `.pt` (zip format) or `.safetensors` file. No code in the file can run.
 
-    Tensors keep their dtype; `BF16` becomes `ml_dtypes.bfloat16`. Costs one read of the file and
-    its size in memory.
+    A folder is read from the checkpoint in it; an index (`model.safetensors.index.json`) from the
+    shards that it names. Tensors keep their dtype; `BF16` becomes `ml_dtypes.bfloat16`, weights of
+    8 bits become float32. Costs one read of the files and their size in memory.
     """
+    text = path_text(path)
+    with SourceFile(shards.file_in(text) if os.path.isdir(text) else text) as file:
+        if shards.is_index(file.read(0, min(32, file.size)), file.size):
+            tensors, metadata = shards.read_shards(file, _read_shard)
+        else:
+            tensors, metadata = _read_file(file)
+    if int8.is_quantised(metadata):
+        tensors = int8.restore(tensors, file.path)
+    return Checkpoint(tensors, metadata, file.path)
+
+
+def _read_file(file: SourceFile) -> tuple[dict[str, Array], dict[str, str]]:
+    """The tensors of one file, as stored, and its metadata."""
+    beginning = file.read(0, min(32, file.size))
+    if beginning.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return torch_zip.read(file), {}
+    _refuse_foreign(beginning, file)
+    return safetensors_file.read(file)
+
+
+def _read_shard(path: str) -> tuple[dict[str, Array], dict[str, str]]:
     with SourceFile(path) as file:
-        beginning = file.read(0, min(32, file.size))
-        if beginning.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-            return Checkpoint(torch_zip.read(file), {}, file.path)
-        _refuse_foreign(beginning, file)
-        tensors, metadata = safetensors_file.read(file)
-        return Checkpoint(tensors, metadata, file.path)
+        return _read_file(file)
 
 
 def from_mapping(mapping: Mapping[str, object], source: str = "the mapping") -> Checkpoint:

@@ -14,17 +14,18 @@ import struct
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, BinaryIO, Literal, NoReturn
+from typing import Any, BinaryIO, Literal, NoReturn, get_args
 
 import ml_dtypes
 import numpy as np
 
+from samgraph.checkpoint import int8
 from samgraph.checkpoint.source_file import Array, SourceFile, as_values, check_memory
 from samgraph.checkpoint.tensor_rules import check_count, check_name, check_shape
 from samgraph.errors import CheckpointError, OutputError, SamgraphError
 from samgraph.untrusted.text import json_bytes, shown
 
-Precision = Literal["fp32", "fp16", "bf16"]
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
 # The format allows 100 MB. Parsed JSON takes up to 25 times its text, and sam2.1-large needs 0.1.
 LONGEST_HEADER = 1 << 20
@@ -175,9 +176,12 @@ def save(
 ) -> None:
     """Write `tensors` to `path` atomically.
 
-    Floating-point tensors are rounded to `precision`; others keep their dtype.
+    Floating-point tensors are rounded to `precision`, as `int8.py` says for "int8"; others keep
+    their dtype.
     """
     target = os.fspath(path)
+    if precision == "int8":
+        tensors, metadata = int8.quantise(tensors), {**(metadata or {}), **int8.METADATA}
     stored = {name: _stored_dtype(name, array, precision) for name, array in tensors.items()}
     header = _build_header(tensors, stored, metadata or {})
     temporary = f"{target}.{os.urandom(4).hex()}.part"
@@ -201,12 +205,11 @@ def save(
 
 def _stored_dtype(name: str, array: Array, precision: str) -> np.dtype[Any]:
     """The dtype a tensor is written in."""
-    if precision not in PRECISIONS:
-        raise CheckpointError(
-            f"there is no precision `{shown(str(precision))}`", expected=", ".join(PRECISIONS)
-        )
+    if precision not in get_args(Precision):
+        choices = ", ".join(get_args(Precision))
+        raise CheckpointError(f"there is no precision `{shown(str(precision))}`", expected=choices)
     check_name(name, "the file to save")
-    if array.dtype.kind == "f" or array.dtype == DTYPES["BF16"]:
+    if int8.is_float(array) and precision != "int8":
         return PRECISIONS[precision]
     if array.dtype.newbyteorder("=") not in CODES:
         raise CheckpointError(

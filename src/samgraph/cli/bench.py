@@ -13,21 +13,21 @@ from samgraph.evaluate.speed import Timing, time_graphs
 from samgraph.models.sam2.model import Sam2Model
 from samgraph.models.sam2.statistics import TYPICAL
 
-# What a tracked frame and a prompted image run; the others are asked for by name.
+# What a tracked frame and a prompted image run; others by name.
 _USUAL = ("image_encoder", "decode", "memory_encoder", "memory_attention")
 
 
 @click.command()
-@click.option("--graphs", help="Which graphs, with commas between; `all` for all.")
+@click.option("--graphs", help="Graphs, separated by commas; `all` for all.")
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--ops", is_flag=True, help="Time the products of each graph, by themselves.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @model_options
 def command(graphs: str | None, runs: int, ops: bool, as_json: bool, choice: ModelChoice) -> None:
-    """Time the graphs of a model: compiling anew, and the median of --runs runs.
+    """Time the graphs of a model: compiling without the cache, and the median of --runs runs.
 
-    --profile takes several names with commas between, and is `fused,split` if not said: graphs that
-    a profile compiles otherwise have a row each. The runs of all graphs are interleaved.
+    --profile takes names separated by commas, `fused,split` by default: graphs that a profile
+    compiles differently have a row each. The runs of all graphs are interleaved.
 
     With --ops: multiply-adds, megabytes moved, GFLOP/s and the share of this machine's rate,
     measured in the same run, of the products of each graph as the first profile compiles it.
@@ -98,7 +98,7 @@ def _table(timings: list[Timing]) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
-    """Rows as lines; the columns in `left` begin, the others end, one below the other."""
+    """Rows as lines; the columns in `left` are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -1,4 +1,4 @@
-"""`samgraph graph`: look at any part of the model, before or after passes, or at its cost."""
+"""`samgraph graph`: show any part of the model, before or after passes, or its cost."""
 
 import click
 from rich.console import Console
@@ -31,9 +31,9 @@ from samgraph.runtime import CompileOptions, Session, dispatch
 @click.option(
     "--dispatch", "stage", flag_value="dispatch", help="Which op runs how, in which precision."
 )
-@click.option("--engine", metavar="NAME", help="Whose passes to run; the device's own if not said.")
+@click.option("--engine", metavar="NAME", help="Whose passes to run.")
 @click.option("--device", default="cpu", show_default=True, help="For which device.")
-@click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="fp32 if not said.")
+@click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="fp32 by default.")
 @click.option("--profile", default="fused", show_default=True, metavar="NAME|PATH")
 @click.option("--image-size", type=int, help="Input size, if not the model's own.")
 @click.option("--svg", type=FilePath(dir_okay=False), help="Draw the graph to an SVG file.")
@@ -52,7 +52,7 @@ def command(
     dot: str | None,
     cost: bool,
 ) -> None:
-    """Look at graph NAME of the model; with no NAME, at the cost of all parts of all sizes."""
+    """Show graph NAME of the model; with no NAME, the cost of all parts of all sizes."""
     if name is None and stage != "passes":
         _print_costs([NANO, *CONFIGS.values()])
         return

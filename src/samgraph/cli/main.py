@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import click
 
@@ -18,6 +19,7 @@ _COMMANDS = {
     "track": "follow objects through a video",
     "serve": "a page to click on images and videos, and an HTTP API",
     "convert": "masks from one format to another, with no model",
+    "export": "write the graphs of a model as files for other runtimes: ONNX",
     "eval": "measure mask quality on a data set",
     "models": "list the models: names, sizes, what is downloaded",
     "formats": "list the formats that results are written in",
@@ -38,6 +40,16 @@ class _Commands(click.Group):
         module = importlib.import_module(f"samgraph.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in _COMMANDS or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = get_close_matches(name[:80].lower(), _COMMANDS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "`samgraph --help` lists the commands"
+        raise click.UsageError(f"there is no command `{brief(name)}`\n  hint: {hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -90,3 +90,18 @@ def write_options(*names: str) -> Decorator:
         "crop": click.option("--crop", is_flag=True, help="Crop a cut-out to the object."),
     }
     return option_group("write", WriteOptions, *(known[name] for name in names))
+
+
+def click_options(point: click.ParamType) -> tuple[Decorator, Decorator]:  # type: ignore[type-arg]  # not generic in click 8.1
+    """--point and --negative, each of which may be repeated; `point` parses a coordinate."""
+    positive = click.option(
+        "--point", "points", multiple=True, type=point, help="A positive click: on the object."
+    )
+    negative = click.option(
+        "--negative",
+        "negatives",
+        multiple=True,
+        type=point,
+        help="A negative click: not the object.",
+    )
+    return positive, negative

@@ -65,7 +65,7 @@ BOX = Numbers("X0", "Y0", "X1", "Y1")
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The model a command was told to use, and how to run it; loaded when it is needed."""
+    """The model a command uses, and how to run it; loaded when it is needed."""
 
     model: str
     device: str
@@ -77,7 +77,7 @@ class ModelChoice:
 
     @property
     def precision(self) -> str | None:
-        """As asked for, or the profile's; None: what the device prefers."""
+        """As requested, or the profile's; None: the device's default."""
         return self._options(cache=True).asked_precision
 
     def load(self, *, cache: bool = True) -> Any:
@@ -123,15 +123,13 @@ def model_options(function: Function) -> Callable[..., Any]:
     @click.option(
         "--device", cls=_DeviceOption, default="auto", show_default=True, help="Where to run."
     )
-    @click.option("--engine", metavar="NAME", help="What runs it; the device's own if not said.")
+    @click.option("--engine", metavar="NAME", help="What runs it; by default the device's engine.")
     @click.option(
         "--precision",
         type=click.Choice(["fp32", "tf32", "bf16", "fp16"]),
-        help="Of all but the decoder, which is exact. fp32 on a CPU, bf16 on a GPU if not said.",
+        help="Of all but the decoder, which is exact. By default fp32 on a CPU, bf16 on a GPU.",
     )
-    @click.option(
-        "--threads", type=click.IntRange(min=1), help="Cores to use; all of them if not said."
-    )
+    @click.option("--threads", type=click.IntRange(min=1), help="Cores to use; by default all.")
     @click.option(
         "--profile",
         metavar="NAME|PATH",
@@ -160,7 +158,7 @@ def model_options(function: Function) -> Callable[..., Any]:
 def find_files(patterns: Iterable[str]) -> list[str]:
     """The files that paths and patterns name, each once, in the order given.
 
-    A folder stands for the images in it. A path that exists is not a pattern, even with a star in
+    A folder means the images in it. A path that exists is not a pattern, even with a star in
     it; `-` is standard input. A pattern without a match is kept, and reported as any other file
     that cannot be read.
     """

@@ -12,7 +12,7 @@ from samgraph.cli.image_output import (
     output_options,
     run_command,
 )
-from samgraph.cli.option_groups import SectionedCommand, option_group, section
+from samgraph.cli.option_groups import SectionedCommand, click_options, option_group, section
 from samgraph.cli.options import (
     BOX,
     POINT,
@@ -109,16 +109,7 @@ class ImagePrompt:
 prompt_options = option_group(
     "prompt",
     ImagePrompt,
-    click.option(
-        "--point", "points", multiple=True, type=POINT, help="A positive click: on the object."
-    ),
-    click.option(
-        "--negative",
-        "negatives",
-        multiple=True,
-        type=POINT,
-        help="A negative click: not the object.",
-    ),
+    *click_options(POINT),
     click.option("--box", "boxes", multiple=True, type=BOX, help="A box around an object."),
     click.option("--mask", type=FilePath(dir_okay=False), help="A mask prompt, as an image."),
     click.option(
@@ -135,15 +126,15 @@ clean_options = option_group(
     CleanOptions,
     click.option(
         "--fill-holes", type=AREA, default=0, metavar="AREA",
-        help="Fill holes of at most so many pixels.",
+        help="Fill holes of at most N pixels.",
     ),
     click.option(
         "--drop-specks", type=AREA, default=0, metavar="AREA",
-        help="Remove islands of at most so many pixels.",
+        help="Remove islands of at most N pixels.",
     ),
     click.option(
         "--smooth", type=AREA, default=0, metavar="RADIUS",
-        help="Smooth edges by a majority vote within so many pixels.",
+        help="Smooth edges by a majority vote within N pixels.",
     ),
 )  # fmt: skip
 

@@ -58,15 +58,15 @@ class Listening:
 @section(
     "Limits",
     click.option("--folder", type=click.Path(path_type=Path), help="Where sessions are kept."),
-    click.option("--max-upload-mb", type=float, help="The longest file accepted."),
+    click.option("--max-upload-mb", type=float, help="The largest file accepted."),
     click.option(
-        "--max-tool-body-mb", type=float, help="The longest request of an annotation tool."
+        "--max-tool-body-mb", type=float, help="The largest request of an annotation tool."
     ),
     click.option("--max-pixels", type=int, help="The most pixels of an image."),
     click.option("--max-sessions", type=int, help="The most sessions on disk."),
     click.option("--max-disk-mb", type=float, help="The most megabytes of sessions on disk."),
     click.option("--max-loaded", type=int, help="The most sessions in memory."),
-    click.option("--idle-seconds", type=float, help="Delete sessions not used for so long."),
+    click.option("--idle-seconds", type=float, help="Delete sessions not used for this long."),
     click.option("--working", type=int, help="Requests that use the model at the same time."),
     click.option("--waiting", type=int, help="Requests that may wait; others get 503."),
 )

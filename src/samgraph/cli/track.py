@@ -64,7 +64,7 @@ tracking_options = option_group(
     ),
     click.option(
         "--fill-holes", type=click.IntRange(min=0), default=0, metavar="AREA",
-        help="Fill holes of at most so many pixels of the low-resolution mask.",
+        help="Fill holes of at most N pixels of the low-resolution mask.",
     ),
     click.option(
         "--overlaps/--no-overlaps", default=True,
@@ -101,7 +101,7 @@ run_options = option_group(
         "--max-memory-mb",
         type=click.FloatRange(min=1),
         metavar="MB",
-        help="The most memory for frames and objects, beside the model.",
+        help="The most memory for frames and objects, without the model.",
     ),
     click.option(
         "--progress/--quiet",

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.cli.option_groups import option_group
+from samgraph.cli.option_groups import click_options, option_group
 from samgraph.cli.options import FilePath, Numbers
 from samgraph.errors import ImageError, PromptError
 from samgraph.jobs.prompts import FramePrompt, Prompts
@@ -106,16 +106,7 @@ class VideoPrompts:
 prompt_options = option_group(
     "prompts",
     VideoPrompts,
-    click.option(
-        "--point", "points", multiple=True, type=POINT, help="A positive click: on the object."
-    ),
-    click.option(
-        "--negative",
-        "negatives",
-        multiple=True,
-        type=POINT,
-        help="A negative click: not the object.",
-    ),
+    *click_options(POINT),
     click.option("--box", "boxes", multiple=True, type=BOX, help="A box around the object."),
     click.option(
         "--mask",

@@ -19,6 +19,7 @@ from samgraph.compat.sam2_image_predictor import SAM2ImagePredictor
 from samgraph.formats.sam import Mode
 from samgraph.predict.everything.generate import segment_everything
 from samgraph.predict.everything.options import EverythingOptions
+from samgraph.predict.options import changed
 
 
 class SAM2AutomaticMaskGenerator:
@@ -45,24 +46,8 @@ class SAM2AutomaticMaskGenerator:
         multimask_output: bool = True,
         **kwargs: Any,
     ) -> None:
-        self.options = EverythingOptions(
-            points_per_side=points_per_side,
-            points_per_batch=points_per_batch,
-            pred_iou_thresh=pred_iou_thresh,
-            stability_score_thresh=stability_score_thresh,
-            stability_score_offset=stability_score_offset,
-            mask_threshold=mask_threshold,
-            box_nms_thresh=box_nms_thresh,
-            crop_n_layers=crop_n_layers,
-            crop_nms_thresh=crop_nms_thresh,
-            crop_overlap_ratio=crop_overlap_ratio,
-            crop_n_points_downscale_factor=crop_n_points_downscale_factor,
-            point_grids=point_grids,
-            min_mask_region_area=min_mask_region_area,
-            output_mode=output_mode,
-            use_m2m=use_m2m,
-            multimask=multimask_output,
-        )
+        given = {**locals(), "multimask": multimask_output}
+        self.options = EverythingOptions(**changed(given, EverythingOptions))
         self.point_grids = self.options.grids
         self.predictor = SAM2ImagePredictor(model)
 

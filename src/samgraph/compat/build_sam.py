@@ -1,6 +1,6 @@
 """The reference's builders: models by the name of a config file and the path of a checkpoint.
 
-`samgraph-nano`, the built-in model, may stand for the config, the checkpoint or the repository.
+`samgraph-nano`, the built-in model, may be given as the config, the checkpoint or the repository.
 Other arguments go to `samgraph.load`: threads, precision, engine, image_size.
 """
 
@@ -97,7 +97,7 @@ def _loaded(
     device: DeviceLike,
     options: dict[str, Any],
 ) -> SegmentationModel:
-    """The model of a checkpoint; the built-in model has a config of its own."""
+    """The model of a checkpoint; the built-in model has its own config."""
     if ckpt_path is None and is_built_in(config_file):
         ckpt_path = NANO.name
     if ckpt_path is None:

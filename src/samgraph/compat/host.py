@@ -1,4 +1,4 @@
-"""Between arrays in main memory and torch, which is never imported here of its own accord."""
+"""Conversions between arrays in main memory and torch, which is not imported here."""
 
 import sys
 from typing import Any
@@ -19,13 +19,13 @@ class HostDevice(str):
 
     @property
     def index(self) -> int | None:  # type: ignore[override]  # torch's field, not the method
-        """Which of them."""
+        """The index of the device; None if not given."""
         number = self.partition(":")[2]
         return int(number) if number else None
 
 
 class Size(int):
-    """The number of elements, as numpy has it; called, the shape, as torch has it."""
+    """The number of elements, as in numpy; called, the shape, as in torch."""
 
     shape: tuple[int, ...]
 

@@ -29,7 +29,7 @@ _MODULES = (
 
 
 def install() -> None:
-    """Put these modules under the name `sam2`, for this process; again is no mistake.
+    """Put these modules under the name `sam2`, for this process; calling it again does nothing.
 
     Raises:
         OptionError: The `sam2` package itself is imported already.
@@ -46,7 +46,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Take the name `sam2` away again; what was imported under it goes on working."""
+    """Remove the name `sam2`; what was imported under it keeps working."""
     for module in _MODULES:
         name = f"{NAME}{module}"
         if sys.modules.get(name) is sys.modules.get(f"{_HERE}{module}"):

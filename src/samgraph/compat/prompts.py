@@ -57,7 +57,7 @@ def prompt_batch(
         xy = np.zeros((count, 1, 2), np.float32)
         kinds = np.full((count, 1), ABSENT)
     scaled = xy if size_hw is None else scale_points(xy, size_hw, image_size)
-    if masks is not None and len(masks) == 1:  # the same mask for every prompt
+    if masks is not None and len(masks) == 1:  # one mask for every prompt
         masks = np.repeat(masks, len(xy), axis=0)
     if masks is not None and len(masks) != len(xy):
         raise PromptError("there must be a mask for each prompt", got=f"{len(masks)}, {len(xy)}")

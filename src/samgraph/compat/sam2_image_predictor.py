@@ -108,7 +108,7 @@ class SAM2ImagePredictor:
     ) -> Found:
         """Masks [C, H, W] of 0 and 1, scores [C], low-resolution logits [C, L, L], all float32.
 
-        Several prompts at once, boxes [B, 4] or points [B, N, 2], put a B in front of each.
+        Several prompts at once, boxes [B, 4] or points [B, N, 2], add a leading dimension B.
         """
         image = self._image()
         batch = self._prompts(

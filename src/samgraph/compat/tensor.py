@@ -2,7 +2,7 @@
 
     masks = (mask_logits[0] > 0.0).cpu().numpy()
 
-A `Tensor` is a numpy array: numpy's functions take it, indexing and arithmetic give another one,
+A `Tensor` is a numpy array: numpy's functions take it, indexing and arithmetic give another,
 and nothing is copied. Methods that exist in both libraries are torch's (`size()`, `max(dim)`,
 `repeat`, `view`), except where numpy's own keywords (`axis=`) are used. torch is not needed; where
 it is imported, torch's functions and tensors take a `Tensor` and give torch's tensors.
@@ -239,7 +239,7 @@ class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from to
         return _wrapped(super().squeeze(tuple(n for n in dims if self.shape[n] == 1)))
 
     def unsqueeze(self, dim: int) -> Any:
-        """With a dimension of length 1 more."""
+        """With another dimension of length 1."""
         return _wrapped(np.expand_dims(self, dim))
 
     def permute(self, *dims: Any) -> Any:
@@ -271,7 +271,7 @@ class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from to
         return _wrapped(self.reshape(*self.shape[:first], -1, *self.shape[last + 1 :]))
 
     def expand(self, *sizes: Any) -> Any:
-        """Dimensions of length 1 repeated without a copy; -1 keeps one."""
+        """Dimensions of length 1 repeated without a copy; -1 keeps a dimension."""
         wanted = list(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
         own = (1,) * (len(wanted) - self.ndim) + tuple(self.shape)
         shape = [n if n != -1 else old for n, old in zip(wanted, own, strict=True)]
@@ -300,7 +300,7 @@ class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from to
         return _wrapped(np.asarray(self).argmin(dim if axis is None else axis, keepdims=keepdim))
 
     def sort(self, dim: int = -1, descending: bool = False, **rest: Any) -> Any:
-        """Sorted values and where they were; numpy's, in place, with `axis`."""
+        """Sorted values and their indices; numpy's, in place, with `axis`."""
         if "axis" in rest:
             return super().sort(**rest)
         order = self.argsort(dim, descending)
@@ -315,7 +315,7 @@ class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from to
         return _wrapped(np.flip(order, dim) if descending else order)
 
     def topk(self, k: int, dim: int = -1, largest: bool = True) -> ValuesAndIndices:
-        """The k largest or smallest values along a dimension, and where they are."""
+        """The k largest or smallest values along a dimension, and their indices."""
         values, order = self.sort(dim, descending=largest)
         first = range(k)
         return ValuesAndIndices(values.take(first, axis=dim), order.take(first, axis=dim))

@@ -38,7 +38,7 @@ class LoadedFrames(EncodedFrames):
         self._images = images
 
     def __call__(self, index: int) -> Features:
-        """A frame, encoded if need be."""
+        """A frame, encoded if it is not cached."""
         kept = self.get(index)
         if kept is not None:
             return kept
@@ -83,7 +83,7 @@ def initial_state(
 
 
 def no_objects() -> State:
-    """The part of a state that is about objects."""
+    """The objects of a new state."""
     return {
         "point_inputs_per_obj": {},
         "mask_inputs_per_obj": {},
@@ -132,12 +132,12 @@ def expected_frames(state: State, start: int | None, most: int | None, reverse: 
 
 def all_frames(state: State, index: int, store: str, frame: int) -> Output | None:
     """The latest output of an object on a frame, from any store."""
-    places = (
+    stores = (
         state["temp_output_dict_per_obj"][index][store],
         state["output_dict_per_obj"][index][COND],
         state["output_dict_per_obj"][index][NON_COND],
     )
-    return next((outputs[frame] for outputs in places if frame in outputs), None)
+    return next((outputs[frame] for outputs in stores if frame in outputs), None)
 
 
 def output_of(outcome: Outcome) -> Output:
@@ -165,7 +165,7 @@ def with_memory(output: Output, memory: Any, model: SegmentationModel) -> None:
 
 
 def bank_read(model: SegmentationModel, selection: Selection, stores: dict[str, Any]) -> BankRead:
-    """What a frame reads of the outputs of an object, put together as the pages of a bank."""
+    """What a frame reads of the outputs of an object, as the pages of a bank."""
     masks, slots, pointers, times = [], [], [], []
     for frame, slot, is_prompted in selection.masks:
         features = stores[COND if is_prompted else NON_COND][frame]["maskmem_features"]
@@ -236,7 +236,7 @@ def stored_clicks(given: dict[str, NDArray[Any]]) -> Clicks:
 
 def close_up(state: State, removed: int) -> None:
     """Renumber the objects after a removed object."""
-    ids = [name for place, name in enumerate(state["obj_ids"]) if place != removed]
+    ids = [name for index, name in enumerate(state["obj_ids"]) if index != removed]
     for key in (
         "point_inputs_per_obj",
         "mask_inputs_per_obj",
@@ -244,10 +244,10 @@ def close_up(state: State, removed: int) -> None:
         "temp_output_dict_per_obj",
         "frames_tracked_per_obj",
     ):
-        kept = [value for place, value in sorted(state[key].items()) if place != removed]
+        kept = [value for index, value in sorted(state[key].items()) if index != removed]
         state[key].clear()
         state[key].update(enumerate(kept))
-    state["obj_id_to_idx"] = {name: place for place, name in enumerate(ids)}
+    state["obj_id_to_idx"] = {name: index for index, name in enumerate(ids)}
     state["obj_idx_to_id"] = dict(enumerate(ids))
     state["obj_ids"] = ids
 

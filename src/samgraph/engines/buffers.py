@@ -42,12 +42,49 @@ HostArray: TypeAlias = Array
 
 
 @dataclass(frozen=True, slots=True)
-class MaskMeasures:
-    """What is known of N masks at the size of an image."""
+class MaskFilter:
+    """Which of the masks of a crop pass, in automatic mask generation.
 
-    core: NDArray[np.int64]  # pixels above the highest threshold, [N]
-    reach: NDArray[np.int64]  # pixels above the lowest
-    boxes: NDArray[np.int64]  # above the middle one: left, top, right, bottom, inclusive; or -1
+    Of each prompt's masks the first is left out, or with `multimask` False all but one: the first,
+    unless `stable_from` is given and its stability is below that, then the best of the others.
+    """
+
+    crop_xyxy: tuple[int, int, int, int]
+    image_hw: tuple[int, int]
+    edge: int  # masks that end so near an edge of the crop, but not of the image, were cut
+    thresholds: tuple[float, float, float]  # of logits: low, middle, high
+    least_score: float  # the predicted IoU is above this; 0 and less: any
+    least_stability: float
+    multimask: bool = True
+    stable_from: float | None = None
+
+    @property
+    def crop_hw(self) -> tuple[int, int]:
+        """Height and width of the crop."""
+        left, top, right, bottom = self.crop_xyxy
+        return bottom - top, right - left
+
+
+@dataclass(frozen=True, slots=True)
+class PassedMasks:
+    """K masks that passed a filter, on the device but for the prompts they are from."""
+
+    prompts: NDArray[np.int64]  # rows of the batch, [K]
+    logits: Any  # [K, L, L]
+    scores: Any  # predicted IoU, [K]
+    stability: Any  # [K]
+    boxes: Any  # left, top, right, bottom in the image, the last pixels included, [K, 4]
+
+
+@dataclass(frozen=True, slots=True)
+class BestMasks:
+    """K masks that non-maximum suppression kept, best first; their logits stay on the device."""
+
+    numbers: NDArray[np.int64]  # counted over the masks of all batches, [K]
+    logits: Any  # [K, L, L]
+    scores: NDArray[np.float32]  # [K]
+    stability: NDArray[np.float32]  # [K]
+    boxes: NDArray[np.int64]  # [K, 4]
 
 
 class DeviceImages(Protocol):
@@ -73,14 +110,19 @@ class DeviceImages(Protocol):
         """Masks on the host, [N, H, W], where logits [N, L, L] enlarged exceed the threshold."""
         ...
 
-    def measure(
-        self, logits: Any, size_hw: tuple[int, int], thresholds: tuple[float, float, float]
-    ) -> MaskMeasures:
-        """Areas and boxes of masks, by a low, a middle and a high threshold."""
+    def screen(self, masks: Any, ious: Any, stability: Any, rule: MaskFilter) -> Any:
+        """Start to filter masks [N, M, L, L] with scores [N, M] of each; waits for nothing.
+
+        What it returns is for `passed`.
+        """
         ...
 
-    def pick(self, masks: Any, rows: NDArray[np.int64]) -> Buffer:
-        """Some of the masks [N, M, L, L], counted over both axes: [K, L, L]."""
+    def passed(self, screened: Any) -> PassedMasks:
+        """The masks that passed; waits until what `screen` started is done, and no longer."""
+        ...
+
+    def best(self, parts: Sequence[PassedMasks], iou_threshold: float) -> BestMasks:
+        """Non-maximum suppression by score, as `media.mask.geometry.batched_nms`."""
         ...
 
     def changes(

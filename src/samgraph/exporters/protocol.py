@@ -5,25 +5,57 @@ wants; nothing outside its folder names it, but for the table here.
 """
 
 import importlib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from samgraph.engines.protocol import Listing
-from samgraph.errors import EngineError, OptionError
+from samgraph.errors import EngineError, OptionError, OutputError
 from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array
 from samgraph.passes.pipeline import Precision, Step
+from samgraph.untrusted.text import shown
 
-_FOLDERS: dict[str, Listing] = {}
+WeightsLocation: TypeAlias = Literal["inside", "beside"]
+
+_FOLDERS: dict[str, Listing] = {
+    "onnx": Listing("samgraph.exporters.onnx", extra="onnx"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """Options of an export."""
+    """Options of an export.
+
+    Args:
+        precision: Of weights and computation; inputs and outputs keep their dtypes.
+        opset: The version of the operators, where the format has one; None for its default.
+        fixed: Symbols with a fixed length, such as ``{"N": 1}``; the others stay symbolic.
+        weights: Inside the files of the graphs, or beside them in a file that they share.
+        exact: Graphs that stay in float32 whatever the precision.
+    """
 
     precision: Precision = "fp32"
+    opset: int | None = None
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    weights: WeightsLocation = "inside"
+    exact: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files of an export: one for each graph, and those that belong to all."""
+
+    graphs: Mapping[str, Path]
+    shared: tuple[Path, ...] = ()
+    details: Mapping[str, str | int] = field(default_factory=dict)  # for the manifest
+
+    @property
+    def files(self) -> list[Path]:
+        """All files."""
+        return [*self.graphs.values(), *self.shared]
 
 
 class Exporter(Protocol):
@@ -45,7 +77,7 @@ class Exporter(Protocol):
         weights: Mapping[str, Array],
         folder: Path,
         options: ExportOptions,
-    ) -> list[Path]:
+    ) -> Written:
         """Write traced graphs, by name, to a folder that exists; gives the files it wrote."""
         ...
 
@@ -59,7 +91,7 @@ def find_exporter(name: str) -> Exporter:
     """The exporter called `name`, imported now."""
     if name not in _FOLDERS:
         names = ", ".join(_FOLDERS) or "none in this version"
-        raise OptionError(f"there is no exporter `{name}`", expected=names)
+        raise OptionError(f"there is no exporter `{shown(name)}`", expected=names)
     listing = _FOLDERS[name]
     try:
         module = importlib.import_module(listing.folder)
@@ -69,3 +101,16 @@ def find_exporter(name: str) -> Exporter:
         ) from error
     exporter: Exporter = module.exporter
     return exporter
+
+
+def write_file(path: Path, data: bytes) -> Path:
+    """Write a file of an export, under its name only when it is whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        reason = (error.strerror or str(error)).lower()
+        raise OutputError(f"`{shown(str(path))}` cannot be written", got=reason) from error
+    return path

@@ -63,14 +63,14 @@ def write_frames(
         options = replace(options, classes=classes if options.classes is None else options.classes)
     written: dict[Path, str] = {}
     for frame in frames:
-        for place, part in frame_files(format, frame):
-            if into / place in written:
+        for path, part in frame_files(format, frame):
+            if into / path in written:
                 raise OutputError(
-                    f"`{into / place}` holds the masks of another frame", got=frame.name
+                    f"`{into / path}` holds the masks of another frame", got=frame.name
                 )
-            make_folder((into / place).parent)
-            write_atomically(into / place, format.encode([part], options))
-            written[into / place] = frame.name
+            make_folder((into / path).parent)
+            write_atomically(into / path, format.encode([part], options))
+            written[into / path] = frame.name
     if format.class_file is not None:
         write_classes(into / format.class_file, options.classes or ())
         return [*written, into / format.class_file]

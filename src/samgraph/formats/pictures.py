@@ -45,7 +45,7 @@ def davis_bytes(image: SegmentedImage) -> bytes:
 
 
 def segment_number(segment: Segment, index: int) -> int:
-    """The number of a segment in pictures, which decides its colour: its object's, or its place."""
+    """The number of a segment in pictures, which decides its colour: its object's, or its index."""
     return index + 1 if segment.object_id is None else segment.object_id
 
 

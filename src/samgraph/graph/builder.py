@@ -207,6 +207,28 @@ class Builder:
         self._nodes.append(node)
         return Tensor(self, result)
 
+    def inline(self, graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Append the nodes of a graph, its inputs replaced by tensors; its outputs by name."""
+        known: dict[str, Tensor] = {}
+        for value in graph.inputs:
+            if inputs[value.name].type != value.type:
+                raise GraphError(
+                    f"input `{value.name}` of graph `{graph.name}` does not fit",
+                    got=inputs[value.name].type,
+                    expected=value.type,
+                )
+            known[value.name] = inputs[value.name]
+        for value in graph.params:
+            known[value.name] = self.param(value.name, value.type)
+        before = self._exact
+        for node in graph:
+            self._exact = before or node.exact
+            operands = [known[value.name] for value in node.inputs]
+            made = self.emit(node.op, *operands, like=None, **node.attributes)
+            known[node.result.name] = made
+        self._exact = before
+        return {name: known[value.name] for name, value in graph.outputs}
+
     def finish(self, outputs: Mapping[str, Tensor] | None = None, /, **named: Tensor) -> Graph:
         """Freeze what was collected into a verified graph."""
         wanted = {**(outputs or {}), **named}

@@ -21,7 +21,7 @@ class Op:
 
     `infer` maps the types of the inputs and the attributes to the type of the result;
     `reference` maps arrays to the result by definition; `work` counts multiply-adds from the types
-    of inputs and result.
+    of inputs and result. `attributes` is a dataclass of them where `infer` does not name each.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Op:
     reference: Callable[..., Array]
     work: Work | None = None
     meaning: str = ""
+    attributes: type | None = None
 
 
 OPS: dict[str, Op] = {}
@@ -42,12 +43,13 @@ def register(
     reference: Callable[..., Array],
     work: Work | None = None,
     meaning: str | None = "",
+    attributes: type | None = None,
     table: dict[str, Op] = OPS,
 ) -> Op:
     """Add an operation to a table. Called once, at the bottom of the op's own file."""
     if name in OPS or name in ENGINE_OPS:
         raise GraphError(f"operation `{name}` is registered twice")
-    table[name] = op = Op(name, infer, reference, work, (meaning or "").strip())
+    table[name] = op = Op(name, infer, reference, work, (meaning or "").strip(), attributes)
     return op
 
 
@@ -76,8 +78,9 @@ def infer(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any
 
 @cache
 def _kinds(name: str) -> dict[str, Any]:
-    """What each attribute of an op must be, as its type rule says."""
-    return get_type_hints(find_op(name).infer)
+    """The type of each attribute of an op, as its type rule or its dataclass says."""
+    op = find_op(name)
+    return get_type_hints(op.attributes or op.infer)
 
 
 def _misused(name: str, types: tuple[TensorType, ...], attributes: Mapping[str, Any]) -> GraphError:

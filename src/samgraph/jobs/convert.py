@@ -91,7 +91,7 @@ def journal_frames(path: Path) -> Iterator[tuple[dict[str, Any], SegmentedImage]
                 sizes[tuple(obj["segmentation"]["size"])] = None
         if len(sizes) != 1:
             got = "no object on any frame" if not sizes else f"masks of {len(sizes)} sizes"
-            raise ImageError(f"`{path}` is no journal of a tracking run", got=got)
+            raise ImageError(f"`{path}` is not a journal of a tracking run", got=got)
         size_hw = next(iter(sizes))
         names = _names(read_run(path.parent), list(ids))
         for record in ordered_records(file):

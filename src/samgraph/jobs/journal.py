@@ -72,7 +72,7 @@ class Journal:
             self.sync()
 
     def sync(self) -> None:
-        """Have the disk hold what was written."""
+        """Flush what was written to disk."""
         try:
             os.fsync(self._file)
         except OSError as error:
@@ -80,7 +80,7 @@ class Journal:
         self._unsynced, self._synced = 0, time.monotonic()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -106,11 +106,11 @@ class Journal:
 
 def ordered_records(file: io.BufferedReader) -> Iterator[dict[str, Any]]:
     """The whole lines of a journal, in the order of frames; of a frame that is there twice, one."""
-    places: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for at, record in _whole_lines(file):
-        places[record["frame"]] = at
-    for frame in sorted(places):
-        file.seek(places[frame])
+        offsets[record["frame"]] = at
+    for frame in sorted(offsets):
+        file.seek(offsets[frame])
         again = frame_of(file.readline(LONGEST_LINE))
         if again is not None:
             yield again
@@ -137,7 +137,7 @@ def _whole_lines(file: io.BufferedReader) -> Iterator[tuple[int, dict[str, Any]]
 
 
 def _open_own(path: Path) -> int:
-    """A file of the run, which is a file and not a way to another."""
+    """A file of the run, which is a regular file, not a link."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     file = os.open(path, flags, 0o644)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -149,7 +149,7 @@ def _open_own(path: Path) -> int:
 class RunFolder:
     """The folder of one run, held by one process at a time.
 
-    `replace` removes an earlier run that is not to be gone on with.
+    `replace` removes an earlier run that is not continued.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class RunFolder:
                 earlier = None
             _check(folder, earlier, described, resume=resume)
             self._is_new = earlier is None
-            # What was said at the end of a run that is done.
+            # The summary of a finished run.
             self.ending: dict[str, Any] | None = (earlier or {}).get(ENDING)
             if earlier is None:
                 self._write_run({})
@@ -184,14 +184,14 @@ class RunFolder:
             raise
 
     def finish(self, ending: dict[str, Any]) -> None:
-        """Note that the run is done; it then needs nothing to go on."""
+        """Note that the run is done, and delete what resuming needs."""
         self._write_run({ENDING: ending})
         self.ending = ending
         with suppress(OSError):
             self.session.unlink()
 
     def close(self) -> None:
-        """Let go of the folder; of a run that did nothing, nothing stays."""
+        """Release the folder; a run that wrote nothing leaves nothing."""
         self.journal.close()
         if self._is_new and not self.journal.frames:
             for name in (RUN, JOURNAL, SESSION):
@@ -200,7 +200,7 @@ class RunFolder:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Give back the lock, and the folder if it was made for this and is empty."""
+        """Release the lock, and remove the folder if it was made for this and is empty."""
         self._lock.release()
         if self._is_ours:
             with suppress(OSError):  # it is not empty, or another process is in it already
@@ -250,7 +250,7 @@ def _locked(folder: Path) -> RunLock:
             if lock.acquire():
                 return lock
         except FileNotFoundError:
-            continue  # the run before has just ended, and taken its empty folder away
+            continue  # the run before has just ended, and removed its empty folder
         except OSError as error:
             raise unwritable(folder, error) from error
         break
@@ -286,7 +286,7 @@ def _check(
     if not resume:
         raise OutputError(
             f"`{folder}` holds the results of a run",
-            hint="go on with it with --resume, or replace it with --overwrite",
+            hint="continue it with --resume, or replace it with --overwrite",
         )
     wanted = json.loads(json.dumps(described))
     for key in {**wanted, **earlier}.keys() - {ENDING}:

@@ -58,7 +58,7 @@ _ENDING = record(
 
 
 def frame_of(line: bytes) -> dict[str, Any] | None:
-    """What a line of the journal says of its frame; None for one that is not whole."""
+    """What a line of the journal says of its frame; None for a line that is not whole."""
     if not line.endswith(b"\n"):
         return None
     try:

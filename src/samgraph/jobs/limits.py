@@ -1,7 +1,7 @@
 """Limits of a run from `--max-memory-mb`: how many frames are kept, how many objects per batch.
 
-Counted is what a run holds beside the model's weights and working memory: frames being prefetched,
-encoded frames, and the memories of objects.
+Counted is what a run holds in addition to the model's weights and activations: frames being
+prefetched, encoded frames, and the memories of objects.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Needs:
     objects: int
     prompts: int
     is_fp32: bool  # memories in float32
-    at_once: int = 4  # objects that are worth running together
+    at_once: int = 4  # objects per batch
 
     @property
     def decoded(self) -> int:

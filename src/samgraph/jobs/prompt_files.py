@@ -42,7 +42,7 @@ class PromptRow:
     is_relative: bool = False  # whether the box is center and size, in 0..1 of the image, as YOLO's
 
     def is_of(self, image: PurePath) -> bool:
-        """Whether an image is meant: the shorter path is the end of the longer."""
+        """Whether it is for an image: the shorter path is the end of the longer."""
         if self.is_relative:  # a label file is named after its image
             return self.path.name == image.stem
         count = min(len(self.path.parts), len(image.parts))
@@ -125,8 +125,8 @@ def predict_rows(image: EncodedImage, rows: list[PromptRow], *, all_masks: bool)
             continue
         batch = assemble([prompts[i] for i in some], size_hw, config.image_size, config.mask_size)
         found = Result.of(image.decode(batch, multimask=multimask), image.picture)
-        for place, index in enumerate(some):
-            results[index] = found.of_prompt(place).with_labels(rows[index].label)
+        for number, index in enumerate(some):
+            results[index] = found.of_prompt(number).with_labels(rows[index].label)
     return Result.joined([results[index] for index in range(len(rows))])
 
 

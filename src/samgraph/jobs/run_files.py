@@ -22,7 +22,7 @@ def run_files(folder: Path, run: Mapping[str, Any], frames: Iterable[str]) -> li
 
     Args:
         folder: The folder of the run.
-        run: What `run.json` says; what makes no sense there is passed over.
+        run: What `run.json` says; what is not valid there is ignored.
         frames: The names of its frames.
     """
     named, objects = run.get("formats"), run.get("objects")
@@ -33,8 +33,8 @@ def run_files(folder: Path, run: Mapping[str, Any], frames: Iterable[str]) -> li
     frames = list(frames)
     found: list[Path] = []
     for name, own in format_folders(folder, formats).items():
-        places = _places(FORMATS[name], frames, tuple(segments))
-        found += [file for file in dict.fromkeys(own / place for place in places) if file.is_file()]
+        files = _file_names(FORMATS[name], frames, tuple(segments))
+        found += [file for file in dict.fromkeys(own / file for file in files) if file.is_file()]
     return found
 
 
@@ -65,14 +65,14 @@ def remove_files(folder: Path, files: Iterable[Path]) -> None:
             parent.rmdir()
 
 
-def _places(format: Format, frames: list[str], segments: tuple[Segment, ...]) -> Iterator[str]:
-    """Where the files of a format may be, below its folder."""
+def _file_names(format: Format, frames: list[str], segments: tuple[Segment, ...]) -> Iterator[str]:
+    """The names that files of a format may have, below its folder."""
     if format.video_file is not None:
         yield format.video_file
         return
     for name in frames:
         with suppress(OutputError):  # a name that no file can have
             image = SegmentedImage(name, (1, 1), segments)
-            yield from (str(place) for place, _ in frame_files(format, image))
+            yield from (str(file) for file, _ in frame_files(format, image))
     if format.class_file is not None:
         yield format.class_file

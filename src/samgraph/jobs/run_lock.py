@@ -1,8 +1,8 @@
 """The right to write into a folder, held by one process at a time.
 
-It is a lock on a file in the folder, which the system takes back from a process that dies. The file
-is removed before the lock is let go, so whoever opened it in the meantime holds the lock of a file
-that is gone: after locking, the file at the path must still be the one that was locked.
+It is a lock on a file in the folder, which the system releases when a process dies. The file is
+removed before the lock is released, so whoever opened it in the meantime holds the lock of a file
+that is gone: after locking, the file at the path must still be the file that was locked.
 """
 
 import os
@@ -14,7 +14,7 @@ TRIES = 1000
 
 
 class RunLock:
-    """A lock that is taken at once or not at all, and leaves nothing behind."""
+    """A lock that is taken at once or not at all, and leaves no file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class RunLock:
         return False
 
     def release(self) -> None:
-        """Let go; the file is gone. Doing it twice is harmless."""
+        """Release the lock and remove the file. Doing it twice is harmless."""
         file, self._file = self._file, None
         if file is None:
             return

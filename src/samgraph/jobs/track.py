@@ -87,7 +87,7 @@ class TrackJob:
         frame_range: Which frames are tracked, in which order.
         tracking: How.
         write: What the formats leave open.
-        labels: What objects are called in annotations; a text that is an id is one already.
+        labels: Names of objects in annotations; an id that is a text is its label by default.
     """
 
     video: str
@@ -223,7 +223,7 @@ class RunOptions:
     Args:
         resume: Continue the run in the job's folder, if there is one.
         overwrite: Remove the files of an earlier run in the job's folder first.
-        max_memory_mb: The most memory for frames and objects, beside the model.
+        max_memory_mb: The most memory for frames and objects, without the model.
         progress: See `samgraph.progress`.
     """
 
@@ -234,7 +234,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         if self.resume and self.overwrite:
-            raise OptionError("an earlier run is either gone on with or replaced", got="both")
+            raise OptionError("an earlier run is either continued or replaced", got="both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,9 +327,9 @@ def _track(
 
 
 def _save_session(tracking: Tracking, folder: RunFolder, progress: Progress) -> None:
-    """Save what is needed to go on. Where that does not fit on the disk, the run goes on without.
+    """Save what resuming needs. Where that does not fit on the disk, the run continues without.
 
-    A run that is stopped then goes on from the session saved before, or from its start.
+    A run that is stopped then resumes from the session saved before, or from its start.
     """
     folder.journal.sync()
     try:

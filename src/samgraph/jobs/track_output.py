@@ -1,6 +1,6 @@
 """The files of a tracking run in each of its formats: frame by frame, or all frames at the end.
 
-With one format the files are in the folder of the run, with several each has a folder of its own.
+With one format the files are in the folder of the run, with several each has its own folder.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from samgraph.predict.video.result import FrameResult
 
 @dataclass(frozen=True, slots=True)
 class ObjectNames:
-    """What objects are called in files: a number each, from 1 to 255 for palettes, and a label.
+    """The names of objects in files: a number each, from 1 to 255 for palettes, and a label.
 
     An object whose id is a text has it as its label, unless another is given.
     """
@@ -44,7 +44,7 @@ class ObjectNames:
         return tuple(dict.fromkeys(self.label(name) or DEFAULT_LABEL for name in self.numbers))
 
     def segments(self, record: dict[str, Any]) -> Iterator[Segment]:
-        """The objects of a journal's line; one that is absent has no segment."""
+        """The objects of a journal's line; an absent object has no segment."""
         for obj in record["objects"]:
             if obj["area"]:
                 shape = obj["segmentation"]
@@ -87,8 +87,8 @@ class TrackOutput:
     def write_image(self, image: SegmentedImage) -> None:
         """The files of one frame, from its segments."""
         for format in self._per_frame:
-            for place, part in frame_files(format, image):
-                file = self._folders[format.name] / place
+            for name, part in frame_files(format, image):
+                file = self._folders[format.name] / name
                 make_folder(file.parent)
                 write_atomically(file, format.encode([part], self._options))
 
@@ -117,7 +117,7 @@ class TrackOutput:
                 folder.rmdir()
 
     def images(self, journal: Journal, size_hw: tuple[int, int]) -> Iterator[SegmentedImage]:
-        """Every frame of the journal; an object that is absent has no segment."""
+        """Every frame of the journal; an absent object has no segment."""
         for record in self._fitting(journal, size_hw):
             yield record_image(record, size_hw, self._names)
 
@@ -150,7 +150,7 @@ class TrackOutput:
 def record_image(
     record: dict[str, Any], size_hw: tuple[int, int], names: ObjectNames
 ) -> SegmentedImage:
-    """The frame of a journal's line; an object that is absent has no segment."""
+    """The frame of a journal's line; an absent object has no segment."""
     name = record.get("name") or numbered_name(record["frame"])
     return SegmentedImage(name, size_hw, tuple(names.segments(record)), index=record["frame"])
 

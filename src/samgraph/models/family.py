@@ -17,7 +17,10 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from samgraph.checkpoint import LoadReport
 from samgraph.engines import Buffer, Buffers
+from samgraph.errors import DeviceMemoryError
+from samgraph.exporters import ExportOptions
 from samgraph.graph import Array, Graph
 from samgraph.graph.types import DType
 from samgraph.runtime import Session
@@ -200,10 +203,14 @@ class SegmentationModel(Protocol):
     buffers: Buffers  # operations on the values passed between its methods
     preprocessing: Preprocessing
     memory_layout: MemoryLayout
+    report: LoadReport  # what its checkpoint lacks
 
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
         """The feature maps of one image."""
+
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """Run on the CPU from now on; raises `full` where it does so already."""
 
     def encode(self, image: Any) -> Features:
         """Images [B, 3, S, S], normalised."""
@@ -248,6 +255,37 @@ class OffersAlternatives(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """What is exported of a model: graphs, and what a manifest says about calling them.
+
+    Args:
+        graphs: Traced graphs by name.
+        exact: Graphs that lose masks in a lower precision.
+        about: What each graph does.
+        values: What each input and output is, by name.
+        symbols: What each symbolic length counts.
+        constants: Numbers that a caller needs, as JSON.
+        steps: The calling order of each task, as JSON.
+    """
+
+    graphs: Mapping[str, Graph]
+    exact: frozenset[str]
+    about: Mapping[str, str]
+    values: Mapping[str, str]
+    symbols: Mapping[str, str]
+    constants: Mapping[str, Any]
+    steps: Mapping[str, Any]
+
+    def with_graphs(self, graphs: Mapping[str, Graph]) -> "ExportPlan":
+        """The same with other graphs."""
+        return replace(self, graphs=graphs)
+
+    def options(self, options: ExportOptions) -> ExportOptions:
+        """The options, with the graphs that stay exact."""
+        return replace(options, exact=options.exact | self.exact)
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """A model family: its configs, how its checkpoints are recognised, and how it is built.
 
@@ -263,6 +301,7 @@ class Family:
         find_config: A config from its name, itself, or a mapping of fields.
         config_from_json: The inverse of a config's `to_json`.
         build: The model of a config and its weights.
+        export_plan: What is exported, of a config and its weights; None if it cannot be exported.
     """
 
     name: str
@@ -276,3 +315,4 @@ class Family:
     find_config: Callable[[Any], Any]
     config_from_json: Callable[[str], Any]
     build: Callable[..., SegmentationModel]
+    export_plan: Callable[[Any, Mapping[str, Array]], ExportPlan] | None = None

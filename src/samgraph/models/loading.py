@@ -1,16 +1,18 @@
 """Loading of a model from a checkpoint: its config is recognised and every tensor checked."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from samgraph import checkpoint
-from samgraph.checkpoint import Checkpoint
+from samgraph.checkpoint import Checkpoint, LoadReport
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
+from samgraph.checkpoint.match import LIKELY
 from samgraph.checkpoint.source_file import short_name
 from samgraph.engines.devices import DeviceLike
-from samgraph.errors import CheckpointError, GraphError, OptionError, ShapeError
+from samgraph.errors import CheckpointError, GraphError, OptionError, SamgraphWarning, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
@@ -36,11 +38,13 @@ def load_model(
     image_size: int | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
+    strict: bool = True,
 ) -> SegmentationModel:
-    """A model from a name, a checkpoint file, or a mapping of arrays.
+    """A model from a name, a checkpoint file or folder, or a mapping of arrays.
 
     The config is recognised; give it only for models without a name here. `options` is an
-    alternative to engine, precision, threads and profile.
+    alternative to engine, precision, threads and profile. Unless `strict`, tensors that the model
+    does not have are ignored, and what needs missing ones cannot be run; a warning names both.
     """
     if options is None:
         options = CompileOptions(
@@ -50,18 +54,25 @@ def load_model(
             profile=find_profile(profile, weights_file(source)),
         )
     found = read_source(source, mirror=mirror)
-    family, chosen = recognise(found) if config is None else find_config(config)
+    family, chosen = recognise(found, strict) if config is None else find_config(config)
     if image_size is not None:
         chosen = chosen.at_size(image_size)
     traced: dict[str, Graph] = {}
+    report = LoadReport()
     if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
         if _CONFIG_KEY in found.metadata and config is None:
             # before maps of the grid are made
-            _check(found, family, chosen, _traced(family, chosen.smallest(), found))
+            _check(found, family, chosen, _traced(family, chosen.smallest(), found), strict)
         traced = _traced(family, chosen, found)
-        _check(found, family, chosen, traced)
+        report = _check(found, family, chosen, traced, strict)
+        if not strict and report != LoadReport():
+            warnings.warn(f"{short_name(found.source)}: {report}", SamgraphWarning, stacklevel=2)
     weights = checkpoint.as_float32(found).tensors
-    return family.build(chosen, weights, device=device, options=options, traced=traced)
+    for name in report.unexpected:
+        del weights[name]
+    model = family.build(chosen, weights, device=device, options=options, traced=traced)
+    model.report = report
+    return model
 
 
 def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
@@ -124,8 +135,11 @@ def weights_file(source: object) -> Path | None:
     return Path(text) if _looks_like_file(text) else None
 
 
-def recognise(found: Checkpoint) -> tuple[Family, Any]:
-    """The family and config of a checkpoint: from its metadata, or from its names and shapes."""
+def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
+    """The family and config of a checkpoint: from its metadata, or from its names and shapes.
+
+    Unless `strict`, a model that the checkpoint is close to will do.
+    """
     written, known = found.metadata.get(_CONFIG_KEY), families()
     if written is not None:
         name = found.metadata.get(_FAMILY_KEY, known[0].name)
@@ -144,6 +158,8 @@ def recognise(found: Checkpoint) -> tuple[Family, Any]:
                 return family, config
     every = _every_shape()
     likely = checkpoint.best_match(shapes, every)
+    if likely and likely[1] >= LIKELY and not strict:
+        return find_config(likely[0])
     expected = every[likely[0]] if likely else min(every.values(), key=len)
     checkpoint.check(expected, shapes, source=found.source, known=every)
     raise CheckpointError(
@@ -170,16 +186,20 @@ def _traced(family: Family, config: Any, found: Checkpoint) -> dict[str, Graph]:
         ) from error
 
 
-def _check(found: Checkpoint, family: Family, config: Any, traced: Mapping[str, Graph]) -> None:
-    """Every tensor is used, none is missing, all have the right shape."""
+def _check(
+    found: Checkpoint, family: Family, config: Any, traced: Mapping[str, Graph], strict: bool
+) -> LoadReport:
+    """Every tensor is used, none is missing, all have the right shape; what is accepted if not."""
     expected = {
         value.name: value.type.lengths for graph in traced.values() for value in graph.params
     }
     shapes = found.shapes
     optional = {name: shapes[name] for name in family.unread(config) if name in shapes}
     if expected | optional == shapes:
-        return
-    checkpoint.check(expected | optional, shapes, source=found.source, known=_every_shape())
+        return LoadReport()
+    return checkpoint.check(
+        expected | optional, shapes, source=found.source, known=_every_shape(), strict=strict
+    )
 
 
 def _looks_like_file(text: str) -> bool:

@@ -1,6 +1,6 @@
-"""absorb_key_projection: few queries take over the projections of many keys and values.
+"""absorb_key_projection: few queries absorb the projections of many keys and values.
 
-    %0 = linear(%x, %wk, %bk)          %0 = mul(%q, scale), heads apart        [N,h,T,D]
+    %0 = linear(%x, %wk, %bk)          %0 = mul(%q, scale), split into heads   [N,h,T,D]
     %1 = linear(%y, %wv, %bv)          %1 = matmul(%0, %wk by head)            [N,h*T,C]
     %2 = attention(%q, %0, %1)   =>    %2 = matmul(%x, %1 transposed)          [N,S,h*T]
     return y=%2                        %3 = softmax(%2 transposed)             [N,h*T,S]
@@ -10,18 +10,18 @@
                                        return y=%6
 
 Exact: a head's score is q'(wk x) = (wk'q)'x, so the query can be projected in place of all keys.
-The bias of the keys adds one number to all scores of a query, which softmax does not see. The
+The bias of the keys adds one number to all scores of a query, which softmax ignores. The
 weights of an average sum to one: avg(wv y + bv) = wv avg(y) + bv.
 
 Only without a mask, where nothing else reads the projections, and where it is fewer multiply-adds,
-each symbol counted as 1. So the 8 tokens of a click attend to the 4096 cells of an image.
+each symbol counted as 1. Used for token-to-image cross-attention: 8 tokens of a click, 4096 cells.
 """
 
 from typing import NamedTuple
 
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.heads import (
-    HEADS_APART,
+    SPLIT_HEADS,
     SWAP,
     heads_in_rows,
     heads_of,
@@ -30,7 +30,7 @@ from samgraph.passes.heads import (
     scaled_heads,
     split_weight,
 )
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.rewriter import Rewriter, rewrite_matches
 
 
 class _Projections(NamedTuple):
@@ -44,19 +44,12 @@ def absorb_key_projection(graph: Graph) -> Graph:
     """Rewrite each attention of few queries to many projected keys and values."""
     if not graph.has("attention"):
         return graph
-    rewriter = Rewriter(graph)
     uses = graph.use_counts()
-    for node in graph:
-        found = _find(graph, node, uses) if node.op == "attention" else None
-        if found is None:
-            rewriter.keep(node)
-        else:
-            rewriter.replace(node.result, _attend(rewriter, node, found))
-    return rewriter.finish()
+    return rewrite_matches(graph, lambda node: _find(graph, node, uses), _attend)
 
 
 def _find(graph: Graph, node: Node, uses: dict[str, int]) -> _Projections | None:
-    if len(node.inputs) != 3 or node.result.type.rank != 3:
+    if node.op != "attention" or len(node.inputs) != 3 or node.result.type.rank != 3:
         return None
     keys, values = (plain_linear(graph, value, uses) for value in node.inputs[1:])
     if keys is None or values is None or not keys.exact == values.exact == node.exact:
@@ -91,6 +84,6 @@ def _attend(rewriter: Rewriter, node: Node, found: _Projections) -> Value:
     by_head = split_weight(rewriter, value_weight, node)
     by_head = rewriter.emit("transpose", by_head, axes=(0, 1, 3, 2))
     result = rewriter.emit("matmul", average, by_head, exact=exact)
-    result = rewriter.emit("transpose", result, exact=exact, axes=HEADS_APART)
+    result = rewriter.emit("transpose", result, exact=exact, axes=SPLIT_HEADS)
     result = rewriter.emit("reshape", result, exact=exact, shape=node.result.type.shape)
     return rewriter.emit("add", result, *bias, exact=exact) if bias else result

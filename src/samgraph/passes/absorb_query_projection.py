@@ -1,6 +1,6 @@
-"""absorb_query_projection: few keys take over the projection of many queries, values the output's.
+"""absorb_query_projection: few keys absorb the projection of many queries, values the output's.
 
-    %0 = linear(%x, %wq, %bq)             %0 = mul(%k, scale), heads apart        [N,h,S,D]
+    %0 = linear(%x, %wq, %bq)             %0 = mul(%k, scale), split into heads   [N,h,S,D]
     %1 = attention(%0, %k, %v, %mask)     %1 = matmul(%0, %wq by head)            [N,h*S,C]
     %2 = linear(%1, %wo, %bo)             %2 = matmul(%x, %1 transposed)          [N,T,h*S]
     return y=%2                     =>    %3 = matmul(%0, %bq by head)            [N,1,h,S]
@@ -12,11 +12,11 @@
 
 Exact, the mirror image of `absorb_key_projection`: (wq x + bq)'k = x'(wq'k) + bq'k. The sum over
 heads of wo avg(v) is an average of wo v; the weights of a head sum to one, so that each head can
-carry its share of the bias. Queries that are no projection, or one for the whole batch (`expand`),
-stay as they are: then the keys of each head get columns of their own, zero elsewhere.
+carry its share of the bias. Queries that are not projected, or shared by the whole batch
+(`expand`), stay as they are: then the keys of each head get separate columns, zero elsewhere.
 
-Only where nothing else reads what is between, for masks that are the same for all queries, and
-where it is fewer multiply-adds, each symbol counted as 1. So an image attends to tokens.
+Only where nothing else reads the values between, for masks that all queries share, and
+where it is fewer multiply-adds, each symbol counted as 1. Used for image-to-token cross-attention.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from samgraph.passes.heads import (
     split_heads,
     split_weight,
 )
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.rewriter import Rewriter, rewrite_matches
 from samgraph.passes.sink_expand import repeated_row
 
 
@@ -51,25 +51,20 @@ def absorb_query_projection(graph: Graph) -> Graph:
     """Rewrite each attention of many queries to few keys that an output projection reads."""
     if not graph.has("attention"):
         return graph
-    rewriter = Rewriter(graph)
     uses = graph.use_counts()
-    for node in graph:
-        found = _find(graph, node, uses) if node.op == "linear" else None
-        if found is None:
-            rewriter.keep(node)
-        else:
-            rewriter.replace(node.result, _attend(rewriter, node, found))
-    return rewriter.finish()
+    return rewrite_matches(graph, lambda node: _find(graph, node, uses), _attend)
 
 
 def _find(graph: Graph, output: Node, uses: dict[str, int]) -> _Parts | None:
     """The attention before an output projection, if rewriting both pays."""
+    if output.op != "linear":
+        return None
     node = graph.producers().get(output.inputs[0].name)
     if node is None or node.op != "attention" or uses[node.result.name] != 1:
         return None
     if output.attributes.get("activation", "none") != "none" or output.exact != node.exact:
         return None
-    if node.result.type.rank != 3 or not all(_same_for_all(mask) for mask in node.inputs[3:]):
+    if node.result.type.rank != 3 or not all(_shared_by_queries(mask) for mask in node.inputs[3:]):
         return None
     queries = node.inputs[0]
     projection = plain_linear(graph, queries, uses)
@@ -85,7 +80,7 @@ def _find(graph: Graph, output: Node, uses: dict[str, int]) -> _Parts | None:
     return parts if _pays(parts, output) else None
 
 
-def _same_for_all(mask: Value) -> bool:
+def _shared_by_queries(mask: Value) -> bool:
     """Whether a mask is [N or 1, heads or 1, 1, S or 1]."""
     return mask.type.rank == 4 and mask.type.shape[2] == 1
 
@@ -121,9 +116,9 @@ def _keys(
     """The keys that queries are multiplied with, [N, h*S, C], and what is added to the scores."""
     node, projection = parts.attention, parts.projection
     exact = node.exact
-    added = [_heads_third(rewriter, mask, exact) for mask in masks]
+    added = [_heads_before_keys(rewriter, mask, exact) for mask in masks]
     if projection is None:
-        return _side_by_side(rewriter, keys, node), added
+        return _block_diagonal(rewriter, keys, node), added
     _, weight, *bias = (rewriter.new(value) for value in projection.inputs)
     moved = rewriter.emit("matmul", keys, split_weight(rewriter, weight, node), exact=exact)
     moved = heads_in_rows(rewriter, moved, node)
@@ -136,7 +131,7 @@ def _keys(
     return moved, added
 
 
-def _heads_third(rewriter: Rewriter, mask: Value, exact: bool) -> Value:
+def _heads_before_keys(rewriter: Rewriter, mask: Value, exact: bool) -> Value:
     """[N, h, 1, S] -> [N, 1, h, S]."""
     N, heads, _, S = mask.type.shape
     if heads == 1:
@@ -144,14 +139,14 @@ def _heads_third(rewriter: Rewriter, mask: Value, exact: bool) -> Value:
     return rewriter.emit("reshape", mask, exact=exact, shape=(N, 1, heads, S))
 
 
-def _side_by_side(rewriter: Rewriter, keys: Value, node: Node) -> Value:
-    """Each head in columns of its own, zero elsewhere: [N, h, S, D] -> [N, h*S, h*D]."""
+def _block_diagonal(rewriter: Rewriter, keys: Value, node: Node) -> Value:
+    """Block-diagonal keys, each head in separate columns: [N, h, S, D] -> [N, h*S, h*D]."""
     N, heads, S, D = keys.type.shape
     count = heads_of(node)
     own = np.eye(count).reshape(1, count, 1, count, 1)
-    alone = rewriter.emit("reshape", keys, exact=node.exact, shape=(N, heads, S, 1, D))
-    mine = rewriter.constant(own, keys.type.dtype)
-    columns = rewriter.emit("mul", alone, mine, exact=node.exact)
+    spread = rewriter.emit("reshape", keys, exact=node.exact, shape=(N, heads, S, 1, D))
+    blocks = rewriter.constant(own, keys.type.dtype)
+    columns = rewriter.emit("mul", spread, blocks, exact=node.exact)
     shape = (N, heads * S, heads * D)
     return rewriter.emit("reshape", columns, exact=node.exact, shape=shape)
 

@@ -9,13 +9,13 @@
     %6 = reshape(%5, shape=(N,M,2*H,2*W))         %6 = %5 with its pixels in rows
     return y=%6                                   return y=%6
 
-Exact: every pixel becomes a cell of k x k by itself. The image stays a list of cells while it
-grows, the pixels of a cell next to each other, and those of a pixel that grows again; only what
-leaves is put in rows. So nothing large is moved but `%fine`, which does not depend on `%x`, and the
-few channels of the result. Carried on through activations, `layer_norm_2d`, sums and products with
-images and numbers, more such convolutions, and a product over the channels.
+Exact: every pixel becomes a cell of k x k pixels. The upscaled image stays a list of cells in
+nested order, the pixels of a cell adjacent, at each scale; only results are put in rows. So no
+large tensor is moved but `%fine`, which does not depend on `%x`, and the few channels of the
+result. Propagates through activations, `layer_norm_2d`, sums and products with images and numbers,
+more such convolutions, and a product over the channels.
 
-Only where the image comes transposed from channels-last, of a known size.
+Only where the image is transposed from channels-last and its size is known.
 """
 
 from typing import NamedTuple
@@ -25,13 +25,13 @@ from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.pointwise_to_linear import CHANNELS_LAST, CHANNELS_SECOND
 from samgraph.passes.rewriter import Rewriter
 
-_ALONE = ("gelu", "relu", "sigmoid")
-_WITH_ANOTHER = ("add", "mul")
+_UNARY = ("gelu", "relu", "sigmoid")
+_BINARY = ("add", "mul")
 _SWAP = (0, 2, 1)
 
 
 class _Order(NamedTuple):
-    """The order of the pixels of an image that has grown from a grid, step by step."""
+    """The nested order of the pixels of an image upscaled from a grid, step by step."""
 
     grid: tuple[int, int]
     steps: tuple[tuple[int, int], ...]
@@ -44,13 +44,13 @@ class _Order(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """What stands for an image [N, C, H, W], or for it flattened to [N, C, H*W]."""
+    """An image [N, C, H, W], or flattened to [N, C, H*W], as a list of cells."""
 
-    value: Value  # [N, cells, C], or [N, C, cells] where the channels come second
+    value: Value  # [N, cells, C], or [N, C, cells] channels-first
     order: _Order
     exact: bool
     is_flat: bool = False
-    channels_second: bool = False
+    channels_first: bool = False
 
 
 def conv_transpose_to_linear(graph: Graph) -> Graph:
@@ -65,18 +65,18 @@ def conv_transpose_to_linear(graph: Graph) -> Graph:
             cells[node.result.name] = made
             continue
         for value in node.inputs:
-            _leave(rewriter, value, cells)
+            _to_image(rewriter, value, cells)
         rewriter.keep(node)
     for _, value in graph.outputs:
-        _leave(rewriter, value, cells)
+        _to_image(rewriter, value, cells)
     return rewriter.finish()
 
 
 def _in_cells(rewriter: Rewriter, node: Node, cells: dict[str, _Cells]) -> _Cells | None:
-    """What a node makes of cells; None where it must read an image."""
+    """The result of a node as cells; None where it must read an image."""
     known = [cells.get(value.name) for value in node.inputs]
-    if node.op in _WITH_ANOTHER:
-        return _with_another(rewriter, node, known)
+    if node.op in _BINARY:
+        return _binary(rewriter, node, known)
     if node.op == "matmul" and known[0] is None and known[1] is not None:
         return _product(rewriter, node, known[1])
     if not known or any(known[1:]):
@@ -84,13 +84,13 @@ def _in_cells(rewriter: Rewriter, node: Node, cells: dict[str, _Cells]) -> _Cell
     x = known[0]
     if node.op == "conv_transpose2d" and _fits(node):
         x = x or _start(rewriter, node)
-        return None if x is None else _grow(rewriter, node, x)
+        return None if x is None else _upscale(rewriter, node, x)
     if x is None:
         return None
     if node.op == "reshape":
         return _reshaped(node, x)
     op = "layer_norm" if node.op == "layer_norm_2d" else node.op
-    if op != "layer_norm" and op not in _ALONE:
+    if op != "layer_norm" and op not in _UNARY:
         return None
     weights = [rewriter.new(value) for value in node.inputs[1:]]
     y = rewriter.emit(op, x.value, *weights, exact=node.exact, **node.attributes)
@@ -102,7 +102,7 @@ def _fits(node: Node) -> bool:
 
 
 def _start(rewriter: Rewriter, node: Node) -> _Cells | None:
-    """The image that a convolution reads as cells row by row, where it comes from channels-last."""
+    """The image that a convolution reads as cells row by row, if it is channels-last."""
     moved = rewriter.maker(rewriter.new(node.inputs[0]))
     if moved is None or moved.op != "transpose" or moved.attributes["axes"] != CHANNELS_SECOND:
         return None
@@ -113,7 +113,7 @@ def _start(rewriter: Rewriter, node: Node) -> _Cells | None:
     return _Cells(flat, _Order((H, W), ()), node.exact)
 
 
-def _grow(rewriter: Rewriter, node: Node, x: _Cells) -> _Cells:
+def _upscale(rewriter: Rewriter, node: Node, x: _Cells) -> _Cells:
     weight, *bias = (rewriter.new(value) for value in node.inputs[1:])
     C, out, rows, columns = (int(str(dim)) for dim in weight.type.shape)
     times, (N, count, _) = rows * columns, x.value.type.shape
@@ -130,13 +130,13 @@ def _product(rewriter: Rewriter, node: Node, x: _Cells) -> _Cells | None:
     if not x.is_flat or node.inputs[0].type.rank != 3:
         return None
     columns = x.value
-    if not x.channels_second:
+    if not x.channels_first:
         columns = rewriter.emit("transpose", columns, exact=node.exact, axes=_SWAP)
     y = rewriter.emit("matmul", rewriter.new(node.inputs[0]), columns, exact=node.exact)
-    return x._replace(value=y, exact=node.exact, channels_second=True)
+    return x._replace(value=y, exact=node.exact, channels_first=True)
 
 
-def _with_another(rewriter: Rewriter, node: Node, known: list[_Cells | None]) -> _Cells | None:
+def _binary(rewriter: Rewriter, node: Node, known: list[_Cells | None]) -> _Cells | None:
     """A sum or product with a number, or with an image of the same size and channels."""
     x = known[0] or known[1]
     if x is None or x.is_flat:
@@ -158,11 +158,11 @@ def _with_another(rewriter: Rewriter, node: Node, known: list[_Cells | None]) ->
 
 
 def _reshaped(node: Node, x: _Cells) -> _Cells | None:
-    """The same cells where pixels are only flattened, or become rows and columns again."""
+    """The same cells where pixels are only flattened or unflattened."""
     front, (rows, columns) = node.inputs[0].type.shape[:2], _size(x.order)
     if node.result.type.shape == (*front, rows * columns):
         return x._replace(is_flat=True)
-    if node.result.type.shape == (*front, rows, columns) and not x.channels_second:
+    if node.result.type.shape == (*front, rows, columns) and not x.channels_first:
         return x._replace(is_flat=False)
     return None
 
@@ -180,13 +180,13 @@ def _to_cells(rewriter: Rewriter, image: Value, order: _Order, exact: bool) -> V
     (rows, columns), depth = order.sides, len(order.steps) + 1
     axes = [axis for step in range(depth) for axis in (1 + step, 1 + depth + step)]
     last = rewriter.emit("transpose", image, exact=exact, axes=CHANNELS_LAST)
-    apart = rewriter.emit("reshape", last, exact=exact, shape=(N, *rows, *columns, C))
-    apart = rewriter.emit("transpose", apart, exact=exact, axes=(0, *axes, -1))
-    return rewriter.emit("reshape", apart, exact=exact, shape=(N, H * W, C))
+    split = rewriter.emit("reshape", last, exact=exact, shape=(N, *rows, *columns, C))
+    split = rewriter.emit("transpose", split, exact=exact, axes=(0, *axes, -1))
+    return rewriter.emit("reshape", split, exact=exact, shape=(N, H * W, C))
 
 
-def _leave(rewriter: Rewriter, old: Value, cells: dict[str, _Cells]) -> None:
-    """Let `old` be read as the image it was."""
+def _to_image(rewriter: Rewriter, old: Value, cells: dict[str, _Cells]) -> None:
+    """Emit the image [N, C, H, W] of cells, where `old` is read as an image."""
     x = cells.get(old.name)
     if x is None or rewriter.new(old) is not old:
         return
@@ -194,12 +194,12 @@ def _leave(rewriter: Rewriter, old: Value, cells: dict[str, _Cells]) -> None:
     depth = len(x.order.steps) + 1
     pairs: list[Dim] = [side for step in (x.order.grid, *x.order.steps) for side in step]
     rows, columns = range(0, 2 * depth, 2), range(1, 2 * depth, 2)
-    if x.channels_second:
+    if x.channels_first:
         shape, axes = (N, C, *pairs), (0, 1, *(2 + i for i in rows), *(2 + i for i in columns))
     else:
         shape = (N, *pairs, C)
         axes = (0, 1 + 2 * depth, *(1 + i for i in rows), *(1 + i for i in columns))
-    apart = rewriter.emit("reshape", x.value, exact=x.exact, shape=shape)
-    apart = rewriter.emit("transpose", apart, exact=x.exact, axes=axes)
-    image = rewriter.emit("reshape", apart, exact=x.exact, shape=old.type.shape)
+    split = rewriter.emit("reshape", x.value, exact=x.exact, shape=shape)
+    split = rewriter.emit("transpose", split, exact=x.exact, axes=axes)
+    image = rewriter.emit("reshape", split, exact=x.exact, shape=old.type.shape)
     rewriter.replace(old, image)

@@ -1,4 +1,4 @@
-"""cut: one graph becomes several, which hand each other the marked values by name.
+"""cut: split a graph into stages, which pass each other the marked values by name.
 
     graph net(%x) {                     graph net.0(%x) {
       %0 = linear(%x, %w)                 %0 = linear(%x, %w)
@@ -9,9 +9,9 @@
                                           return y=%0
                                         }
 
-A stage computes marks that do not depend on each other, in the order they are made; the last one
-also computes the outputs. What no mark names and two stages need is computed in both. An input that
-a stage reads only to learn the value of a symbol comes with it.
+A stage computes marks that do not depend on each other, in the order of their nodes; the last
+also computes the outputs. Unmarked values that two stages need are computed in both. An input that
+only binds a symbol of a stage is an input of that stage too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ from samgraph.passes.rewriter import Outputs, renumber, with_values
 def cut(graph: Graph, names: Collection[str] | None = None) -> tuple[Graph, ...]:
     """The stages of a graph in the order they run, cut at all its marks or at those of `names`.
 
-    Inputs and outputs of a stage are called after inputs, marks and outputs of the graph. A mark of
+    Inputs and outputs of a stage are named after inputs, marks and outputs of the graph. A mark of
     a value that is an output, or that no output needs, cuts nothing.
     """
     marked = {name for name, _ in graph.marks}
@@ -45,7 +45,7 @@ def cut(graph: Graph, names: Collection[str] | None = None) -> tuple[Graph, ...]
 
 
 def _cuts(graph: Graph, names: Collection[str] | None) -> Iterator[tuple[str, Value]]:
-    """The marks to cut at, in the order of their nodes; one for each value."""
+    """The marks to cut at, in the order of their nodes; one per value."""
     outputs = {value.name for _, value in graph.outputs}
     by_value: dict[str, str] = {}
     for name, value in graph.marks:
@@ -73,7 +73,7 @@ def _groups(graph: Graph, cuts: list[tuple[str, Value]]) -> Iterator[Outputs]:
 
 
 def _reads(graph: Graph, values: Iterable[Value], stops: Collection[str]) -> set[str]:
-    """Which of `stops` the values are computed from, without looking beyond one."""
+    """Which of `stops` the values are computed from, directly or through other nodes."""
     producers, found, seen = graph.producers(), set(), set()
     waiting = [producers[value.name] for value in values if value.name in producers]
     while waiting:
@@ -131,12 +131,12 @@ def symbols_of(nodes: Iterable[Node]) -> frozenset[str]:
 
 
 def _binding(offered: list[Value], nodes: list[Node], inputs: list[Value]) -> list[Value]:
-    """Those of the `offered` inputs that a stage needs for nothing but the symbols they bind."""
+    """Those of the `offered` inputs that a stage needs only for the symbols they bind."""
     used = symbols_of(nodes).union(*(value.type.symbols for value in inputs))
     added: list[Value] = []
     waiting = [value for value in offered if value not in inputs]
     while not used <= (bound := solvable_symbols([*inputs, *added])):
         more = (v for v in waiting if solvable_symbols([*inputs, *added, v]) > bound)
-        added.append(next(more))  # there is one: together the inputs bind every symbol
+        added.append(next(more))  # exists: together the inputs bind every symbol
         waiting.remove(added[-1])
     return added

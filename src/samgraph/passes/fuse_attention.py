@@ -8,9 +8,9 @@
     %5 = matmul(%4, %v)
     return y=%5
 
-Scale and mask may be missing; `div` by a number counts as scale. Values in between must have no
-other reader. Where q, k and v were split into heads by reshape and transpose and the result is
-joined again, the movement goes too and `heads` says how many.
+Scale and mask are optional; `div` by a number counts as scale. Intermediate values must have no
+other reader. Where q, k and v are split into heads by reshape and transpose and the result is
+joined again, those nodes are removed too and `heads` is their number.
 """
 
 import math
@@ -31,7 +31,7 @@ class _Parts:
     v: Value
     mask: Value | None
     scale: float
-    exact: bool  # if any of the nodes is
+    exact: bool  # if any of the nodes is exact
 
 
 def fuse_attention(graph: Graph) -> Graph:
@@ -65,22 +65,22 @@ def _match(rewriter: Rewriter, node: Node, uses: dict[str, int]) -> _Parts | Non
         return made if made is not None and made.op in ops and uses.get(value.name) == 1 else None
 
     weights, v = (rewriter.new(value) for value in node.inputs)
-    soft = step(weights, "softmax")
-    if soft is None or soft.integer("axis") not in (-1, weights.type.rank - 1):
+    softmax = step(weights, "softmax")
+    if softmax is None or softmax.integer("axis") not in (-1, weights.type.rank - 1):
         return None
-    added = step(soft.inputs[0], "add")
-    ways: list[tuple[Value, Value | None]] = [(soft.inputs[0], None)]
+    added = step(softmax.inputs[0], "add")
+    orders: list[tuple[Value, Value | None]] = [(softmax.inputs[0], None)]
     if added is not None:  # either side may be the mask
         left, right = added.inputs
-        ways = [(left, right), (right, left)]
-    for scores, mask in ways:
+        orders = [(left, right), (right, left)]
+    for scores, mask in orders:
         found = _scaled_product(step, rewriter, scores)
-        if found is None or scores.type != soft.result.type:  # a mask must not add axes
+        if found is None or scores.type != softmax.result.type:  # a mask must not add axes
             continue
         product, scale, exact = found
         q, k = product.inputs
         if q.type.shape[:-2] == k.type.shape[:-2] == v.type.shape[:-2]:
-            exact = exact or node.exact or soft.exact or (added is not None and added.exact)
+            exact = exact or node.exact or softmax.exact or (added is not None and added.exact)
             return _Parts(q, k, v, mask, scale, exact)
     return None
 
@@ -88,7 +88,7 @@ def _match(rewriter: Rewriter, node: Node, uses: dict[str, int]) -> _Parts | Non
 def _scaled_product(
     step: Callable[..., Node | None], rewriter: Rewriter, scores: Value
 ) -> tuple[Node, float, bool] | None:
-    """The product behind the scores, the number they are scaled by, and whether it is exact."""
+    """The product that gives the scores, their scale, and whether it is exact."""
     scaled, scale = step(scores, "mul", "div"), 1.0
     if scaled is not None:
         found = _scale(rewriter, scaled)
@@ -116,7 +116,7 @@ def _scale(rewriter: Rewriter, node: Node) -> tuple[Value, float] | None:
 
 
 def _transposed(rewriter: Rewriter, keys: Value, exact: bool) -> Value:
-    """Keys as [..., S, D]: take a transposition away, or add one."""
+    """Keys as [..., S, D]: remove a transposition, or add one."""
     rank = keys.type.rank
     axes = (*range(rank - 2), rank - 1, rank - 2)
     made = rewriter.maker(keys)
@@ -126,7 +126,7 @@ def _transposed(rewriter: Rewriter, keys: Value, exact: bool) -> Value:
 
 
 def _with_head_axis(rewriter: Rewriter, mask: Value, exact: bool) -> Value:
-    """A mask over [..., T, S] as one over [..., heads=1, T, S]."""
+    """A mask over [..., T, S] as a mask over [..., heads=1, T, S]."""
     shape = mask.type.shape
     if len(shape) <= 2:
         return mask
@@ -184,7 +184,7 @@ def _unsplit(rewriter: Rewriter, value: Value) -> Value | None:
 
 
 def _without_head_axis(rewriter: Rewriter, mask: Value, exact: bool) -> Value:
-    """A mask over [B, heads, 1, T, S] as one over [B, heads, T, S]."""
+    """A mask over [B, heads, 1, T, S] as a mask over [B, heads, T, S]."""
     shape = mask.type.shape
     if len(shape) <= 2:
         return mask

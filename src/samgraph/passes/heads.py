@@ -1,4 +1,4 @@
-"""What passes share that decompose attention: scaling, splitting of heads, weights by head.
+"""For passes that decompose attention: scaling, splitting of heads, weights by head.
 
 Shapes: N batch, T tokens, h heads of width D, C channels.
 """
@@ -9,7 +9,7 @@ from samgraph.graph.dims import Dim, evaluate
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
-HEADS_APART = (0, 2, 1, 3)  # [N, T, h, D] <-> [N, h, T, D]
+SPLIT_HEADS = (0, 2, 1, 3)  # [N, T, h, D] <-> [N, h, T, D]
 SWAP = (0, 2, 1)
 
 
@@ -32,7 +32,7 @@ def least(dim: Dim) -> int:
 
 
 def scaled_heads(rewriter: Rewriter, x: Value, node: Node) -> Value:
-    """x times the scale of an attention, heads apart: [N, T, h*D] -> [N, h, T, D]."""
+    """x times the scale of an attention, split into heads: [N, T, h*D] -> [N, h, T, D]."""
     scale = rewriter.constant(np.asarray(node.attributes["scale"]), x.type.dtype)
     return split_heads(rewriter, rewriter.emit("mul", x, scale, exact=node.exact), node)
 
@@ -41,8 +41,8 @@ def split_heads(rewriter: Rewriter, x: Value, node: Node) -> Value:
     """[N, T, h*D] -> [N, h, T, D]."""
     N, T, width = x.type.shape
     shape = (N, T, heads_of(node), width // heads_of(node))
-    apart = rewriter.emit("reshape", x, exact=node.exact, shape=shape)
-    return rewriter.emit("transpose", apart, exact=node.exact, axes=HEADS_APART)
+    split = rewriter.emit("reshape", x, exact=node.exact, shape=shape)
+    return rewriter.emit("transpose", split, exact=node.exact, axes=SPLIT_HEADS)
 
 
 def split_weight(rewriter: Rewriter, weight: Value, node: Node) -> Value:

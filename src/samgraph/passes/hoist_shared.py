@@ -1,4 +1,4 @@
-"""hoist_shared: cut a graph in two, so that what depends on some inputs only is computed once.
+"""hoist_shared: split a graph in two, so that what depends only on some inputs is computed once.
 
     graph net(%image, %point) {               graph net.shared(%image) {
       %0 = linear(%image, %w)                   %0 = linear(%image, %w)
@@ -9,8 +9,8 @@
                                                 return y=%0
                                               }
 
-Run the first once for an image and the second for each of its prompts. Expansions sink first
-(`sink_expand`), so that they are in the second. A value that goes from one to the other is called
+Run the first once per image and the second once per prompt. Expansions sink first
+(`sink_expand`), so that they are in the second. A value passed from one to the other is named
 after its mark, or else after the input it depends on. What depends on weights alone is in both.
 """
 
@@ -29,29 +29,29 @@ _Dependencies = dict[str, frozenset[str]]  # the inputs that each value depends 
 def hoist_shared(
     graph: Graph, inputs: Collection[str], names: tuple[str, str] | None = None
 ) -> tuple[Graph, Graph]:
-    """The graph of what depends on nothing but `inputs`, and the graph of the rest.
+    """The graph of what depends only on `inputs`, and the graph of the rest.
 
-    The outputs of the first are inputs of the second, under the same names. `names` are what the
-    two are called.
+    The outputs of the first are inputs of the second, under the same names. `names` are the
+    names of the two.
     """
     given = [graph.input(name) for name in inputs]
     whole, marks = _with_expansions_sunk(graph)
     depends = _dependencies(whole)
     shared = _shared(whole, given)
-    handed = _named(_frontier(whole, shared), marks, depends)
-    if not handed:
+    passed = _named(_frontier(whole, shared), marks, depends)
+    if not passed:
         raise GraphError(
             f"nothing in graph `{graph.name}` depends on these inputs alone", got=", ".join(inputs)
         )
     first, second = names or (f"{graph.name}.shared", f"{graph.name}.rest")
     known = {value.name: value.name for value in given}
     rest = {value.name: value.name for value in whole.inputs}
-    rest |= {value.name: name for name, value in handed}
-    return stage(whole, first, handed, known), stage(whole, second, whole.outputs, rest)
+    rest |= {value.name: name for name, value in passed}
+    return stage(whole, first, passed, known), stage(whole, second, whole.outputs, rest)
 
 
 def _with_expansions_sunk(graph: Graph) -> tuple[Graph, dict[str, str]]:
-    """The graph, and the marks by value; one of an expansion is for the value expanded as well."""
+    """The graph, and the marks by value; a mark of an expansion also marks the expanded value."""
     outputs = (*graph.outputs, *graph.marks)
     watched = Graph(graph.name, graph.inputs, graph.params, graph.nodes, outputs)
     sunk, count = sink_expand(watched), len(graph.outputs)
@@ -74,7 +74,7 @@ def _dependencies(graph: Graph) -> _Dependencies:
 
 
 def _shared(graph: Graph, given: list[Value]) -> set[str]:
-    """The values that depend on inputs, on none but those `given`, and on no other size."""
+    """The values that depend on inputs, only on those `given` and their sizes."""
     bound = solvable_symbols(given)
     shared = {value.name: value in given for value in graph.inputs}
     for node in graph:
@@ -85,7 +85,7 @@ def _shared(graph: Graph, given: list[Value]) -> set[str]:
 
 
 def _frontier(graph: Graph, shared: set[str]) -> list[Value]:
-    """The shared values that the rest reads, in their order; inputs are there anyway."""
+    """The shared values that the rest reads, in order; inputs are known anyway."""
     needed = {value.name for _, value in graph.outputs}
     for node in reversed(graph.nodes):
         if node.result.name in needed and node.result.name not in shared:

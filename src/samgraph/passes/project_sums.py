@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.pointwise_to_linear import CHANNELS_SECOND, is_pointwise
-from samgraph.passes.rewriter import Rewriter
+from samgraph.passes.rewriter import Rewriter, rewrite_matches
 
 
 class _Sum(NamedTuple):
@@ -30,18 +30,11 @@ def project_sums(graph: Graph) -> Graph:
     """Rewrite each narrowing layer of a sum."""
     if not graph.has("add"):
         return graph
-    rewriter = Rewriter(graph)
     uses = graph.use_counts()
-    for node in graph:
-        found = _find(graph, node, uses) if _is_map(node) else None
-        if found is None:
-            rewriter.keep(node)
-        else:
-            rewriter.replace(node.result, _project(rewriter, node, found))
-    return rewriter.finish()
+    return rewrite_matches(graph, lambda node: _find(graph, node, uses), _project)
 
 
-def _is_map(node: Node) -> bool:
+def _is_layer(node: Node) -> bool:
     return is_pointwise(node) or _is_plain(node)
 
 
@@ -52,6 +45,8 @@ def _is_plain(node: Node | None) -> bool:
 
 
 def _find(graph: Graph, outer: Node, uses: dict[str, int]) -> _Sum | None:
+    if not _is_layer(outer):
+        return None
     total = _made_for(graph, outer.inputs[0], uses)
     if total is None or total.op != "add" or total.exact != outer.exact:
         return None

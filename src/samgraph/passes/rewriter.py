@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from operator import is_
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from samgraph.graph.registry import infer
 from samgraph.graph.types import Array, DType, numpy_dtype
 
 Outputs = tuple[tuple[str, Value], ...]
+Match = TypeVar("Match")
 
 
 class Rewriter:
@@ -125,6 +127,25 @@ def renumber(graph: Graph, nodes: Iterable[Node], outputs: Outputs, marks: Outpu
     if same and outputs == graph.outputs and marks == graph.marks:
         return graph
     return Graph(graph.name, graph.inputs, graph.params, tuple(fresh), outputs, marks)
+
+
+def rewrite_matches(
+    graph: Graph,
+    find: Callable[[Node], Match | None],
+    emit: Callable[[Rewriter, Node, Match], Value],
+) -> Graph:
+    """The graph with the results of matching nodes replaced by what `emit` appends for them.
+
+    `find` gives the parts of a match, or None for a node that is kept.
+    """
+    rewriter = Rewriter(graph)
+    for node in graph:
+        found = find(node)
+        if found is None:
+            rewriter.keep(node)
+        else:
+            rewriter.replace(node.result, emit(rewriter, node, found))
+    return rewriter.finish()
 
 
 def with_values(node: Node, inputs: tuple[Value, ...], result: Value) -> Node:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from samgraph.checkpoint import LoadReport
 from samgraph.checkpoint.builtin import NANO
 from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS
 from samgraph.models.family import SegmentationModel
-from samgraph.models.loading import ConfigLike, Source, load_model, save_model, weights_file
+from samgraph.models.loading import ConfigLike, Source, save_model, weights_file
+from samgraph.predict.model_source import ModelSource, lasting, load_from
 from samgraph.predict.options import changed, refuses_unknown
 from samgraph.runtime import CompileOptions, find_profile
 from samgraph.runtime.profiles import ProfileLike
@@ -34,21 +34,6 @@ if TYPE_CHECKING:
     from samgraph.predict.video.stream import Stream
     from samgraph.predict.video.video import Video
     from samgraph.progress import ShowProgress
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSource:
-    """Where a model came from, so that another process can load it again.
-
-    `source` is a name, an absolute path, or the tensors themselves.
-    """
-
-    source: Source
-    config: ConfigLike | None
-    device: DeviceLike
-    image_size: int | None
-    options: CompileOptions
-    mirror: str | None
 
 
 class Model:
@@ -270,6 +255,7 @@ class Model:
         from samgraph.predict.video.options import VideoOptions
         from samgraph.predict.video.video import open_video
 
+        self._require_memory()
         return open_video(self.core, source, **changed(locals(), VideoOptions))
 
     @refuses_unknown
@@ -305,16 +291,37 @@ class Model:
         from samgraph.predict.video.options import StreamOptions
         from samgraph.predict.video.stream import open_stream
 
+        self._require_memory()
         return open_stream(self.core, **changed(locals(), StreamOptions))
+
+    @property
+    def report(self) -> LoadReport:
+        """What the checkpoint lacks, and what of it was not used (`strict=False`)."""
+        return self.core.report
+
+    def _require_memory(self) -> None:
+        """Raise `CheckpointError` if the checkpoint is of an image-only model."""
+        missing = self.core.report.missing
+        if missing:
+            raise CheckpointError(
+                "the checkpoint has no video memory: it segments images only",
+                got=f"`{missing[0]}` and {len(missing) - 1} more tensors are missing",
+                hint="load the whole checkpoint to track objects",
+            )
 
     def resume(self, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
         """A video or stream session that was saved."""
         from samgraph.predict.video.sessions import resume
 
+        self._require_memory()
         return resume(self.core, path, **options)
 
     def save(self, path: str | os.PathLike[str], precision: str = "fp32") -> None:
-        """Write the weights and the config to a `.safetensors` file."""
+        """Write the weights and the config to a `.safetensors` file.
+
+        `precision` is "fp32", "fp16", "bf16", or "int8": matrices in 8 bits with a scale per row,
+        a quarter of the size. Files of any precision load alike and compute in float32.
+        """
         save_model(self.core, path, precision)
 
 
@@ -331,13 +338,16 @@ def load(
     image_size: int | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
+    strict: bool = True,
 ) -> Model:
     """A model by name ("sam2.1-tiny"), from a checkpoint file, or from a mapping of arrays.
 
     With no source it is the built-in model, `samgraph-nano`, which needs no network. Released
     weights are downloaded once and checked. The config is recognised from the file; give it only
     for a model that has no name here. `profile` says how graphs are compiled: a `Profile`, its
-    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too.
+    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too. A source may
+    also be a folder, or the index of a checkpoint in several files. `strict=False` ignores tensors
+    that the model does not have, and loads what is there of it: `model.report` lists both.
     """
     chosen: Source = NANO.name if source is None else source
     if options is None:
@@ -347,28 +357,8 @@ def load(
             threads=threads,
             profile=find_profile(profile, weights_file(chosen)),
         )
-    wanted = ModelSource(chosen, config, device, image_size, options, mirror)
-    return Model(_load(wanted), _lasting(wanted))
-
-
-def _load(wanted: ModelSource) -> SegmentationModel:
-    return load_model(
-        wanted.source,
-        config=wanted.config,
-        device=wanted.device,
-        image_size=wanted.image_size,
-        options=wanted.options,
-        mirror=wanted.mirror,
-    )
-
-
-def _lasting(wanted: ModelSource) -> ModelSource:
-    """The source as a process in another folder can read it; tensors are taken from the model."""
-    wanted = replace(wanted, device=str(wanted.device))
-    file = weights_file(wanted.source)
-    if file is not None:
-        return replace(wanted, source=str(Path(file).expanduser().absolute()))
-    return replace(wanted, source={}) if isinstance(wanted.source, Mapping) else wanted
+    wanted = ModelSource(chosen, config, device, image_size, options, mirror, strict)
+    return Model(load_from(wanted), lasting(wanted))
 
 
 def _reload(wanted: ModelSource, weights: str) -> Model:
@@ -379,11 +369,11 @@ def _reload(wanted: ModelSource, weights: str) -> Model:
     """
     from samgraph.predict.features import fingerprint
 
-    core = _load(wanted)
+    core = load_from(wanted)
     if fingerprint(core) != weights:
         raise CheckpointError(
             "the weights of a pickled model have changed since",
             got=f"{wanted.source}: {fingerprint(core)}",
             expected=weights,
         )
-    return Model(core, _lasting(wanted))
+    return Model(core, lasting(wanted))

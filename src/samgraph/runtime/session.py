@@ -143,6 +143,7 @@ class Session:
         buffers: The operations on inputs and outputs of its graphs.
         attention_tokens: The number of memory tokens that saturates the device; None: no limit.
         objects_at_once: The largest batch of objects that pays.
+        batch_limits: Batches of predictors, where the device had no memory for larger ones.
     """
 
     def __init__(self, device: DeviceLike = "auto", options: CompileOptions | None = None) -> None:
@@ -154,6 +155,7 @@ class Session:
         self.buffers: Buffers = engine.buffers
         self.attention_tokens = engine.attention_tokens
         self.objects_at_once = engine.objects_at_once
+        self.batch_limits: dict[str, int] = {}
         self._passes, self._folds = _passes_of(self.options.chosen_profile, self._choice)
 
     @property

@@ -31,7 +31,7 @@ from samgraph.serve.service import Service
 
 LOG = logging.getLogger("samgraph.serve")
 
-# How often idle sessions are looked for, in seconds.
+# Interval of the check for idle sessions, in seconds.
 SWEEP_SECONDS = 60.0
 ENDPOINTS: tuple[Endpoint, ...] = (
     *system_routes.ENDPOINTS,
@@ -44,7 +44,7 @@ def make_app(model: Model, options: ServeOptions, *, warm: bool = True) -> Starl
     """The ASGI application; its `state.service` is the `Service`.
 
     Args:
-        model: What answers.
+        model: The model that answers.
         options: Address, access and limits.
         warm: Compile what a first click needs when the application starts.
     """

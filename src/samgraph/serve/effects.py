@@ -1,6 +1,6 @@
-"""Effects on what was selected: uint8 [H, W, 3] and a mask [H, W] in, pixels out.
+"""Effects on selected objects: uint8 [H, W, 3] and a mask [H, W] in, pixels out.
 
-The same names and numbers are used by the page, which draws them live.
+The same names and parameters are used by the page, which draws them live.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class Painted:
 
 @dataclass(frozen=True, slots=True)
 class EffectKind:
-    """An effect: its name, title, what it changes unless told otherwise, numbers, and how."""
+    """An effect: its name, title, what it changes by default, its parameters, and its function."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ def apply(effect: Effect, pixels: Rgb, objects: Sequence[Painted]) -> NDArray[np
 
 
 def apply_opaque(effect: Effect, pixels: Rgb, objects: Sequence[Painted]) -> Rgb:
-    """As `apply`, for videos: what is cut away becomes green, or the colour given."""
+    """As `apply`, for videos: the removed pixels become green, or the colour given."""
     drawn = apply(effect, pixels, objects)
     if drawn.shape[2] == 3:
         return drawn

@@ -1,7 +1,7 @@
-"""Server-sent events: what a running track says, to any number of listeners.
+"""Server-sent events: the progress of a running track, for any number of listeners.
 
-A listener that comes while a track runs, or comes again, gets the last event; one that is slow
-misses some in between.
+A listener that connects while a track runs, or reconnects, gets the last event; a slow listener
+misses some.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import msgspec
 
 MOST_KEPT = 256
 KEEP_ALIVE_SECONDS = 15.0
-# A listener that comes so soon after the end of a track is told of it.
+# A listener that connects within this time of the end of a track gets its last event.
 RECENT_SECONDS = 2.0
 
 
@@ -39,14 +39,14 @@ class Channel:
     """The events of one session. Published from any thread, followed in an event loop."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a signal handler may come in between
+        self._lock = threading.RLock()  # a signal handler may interrupt a publisher
         self._events: deque[Event] = deque(maxlen=MOST_KEPT)
         self._number = 0
         self._wakers: set[Callable[[], object]] = set()
         self.is_closed = False
 
     def publish(self, name: str, value: Any) -> None:
-        """Send an event to all who listen."""
+        """Send an event to all listeners."""
         data = msgspec.json.encode(value)
         with self._lock:
             self._number += 1
@@ -69,7 +69,7 @@ class Channel:
             return [event for event in self._events if event.number > number]
 
     def _is_news(self, last: Event, seen: int | None) -> bool:
-        """Whether a listener wants the last event: the end of an old track is none."""
+        """Whether a listener gets the last event: not if it is the end of an old track."""
         if seen is not None:
             return last.number != seen
         return last.name == "progress" or time.monotonic() - last.time < RECENT_SECONDS

@@ -1,7 +1,7 @@
 """Exports of videos: jobs that write every format of the command line, or a video with an effect.
 
 The frames go through a journal and the writers of `jobs/`, as those of `samgraph track` do. One job
-runs at a time, and gives way to clicks after every frame.
+runs at a time, and yields to clicks after every frame.
 """
 
 import logging
@@ -39,7 +39,7 @@ Draw = Callable[[Rgb, list[dict[str, Any]]], Rgb]
 
 
 class CancelledError(Exception):
-    """The job is to end."""
+    """The job was cancelled."""
 
 
 class ExportJob:
@@ -58,7 +58,7 @@ class ExportJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether it ended, one way or another."""
+        """Whether it is done, failed or cancelled."""
         return self.state in ("done", "failed", "cancelled")
 
     @property
@@ -73,7 +73,7 @@ class ExportJob:
         return JobState(self.state, self.done, self.total, self._message, self._hint, name)
 
     def cancel(self) -> None:
-        """End soon."""
+        """Cancel the job."""
         self._is_cancelled = True
 
     def discard(self) -> None:
@@ -81,7 +81,7 @@ class ExportJob:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self) -> None:
-        """Do it; whatever happens is in the state."""
+        """Run the job; errors are in its state."""
         try:
             self.state = "running"
             self._folder.mkdir(parents=True)
@@ -159,7 +159,7 @@ class ExportJob:
         shutil.rmtree(folder)
 
     def _write_video(self, session: VideoSession, journal: Journal, draw: Draw) -> None:
-        """A video of all frames that are known, at the rate of the source."""
+        """A video of all tracked frames, at the rate of the source."""
         size_hw, rate = session.video.size_hw, frame_rate(session.video.source)
         with VideoWriter(self.path, size_hw, rate=rate) as video:
             for record in journal.records():
@@ -183,7 +183,7 @@ class ExportJob:
         return drawn
 
     def _names(self, session: VideoSession) -> dict[int, int | str]:
-        """What each object is called in files: its name, if no other has it, or its number."""
+        """The name of each object in files: its name, if no other has it, or its number."""
         found: dict[int, int | str] = {}
         for obj in list(session.document.objects):
             is_free = obj.name and obj.name not in found.values()
@@ -221,7 +221,7 @@ class ExportJob:
 
 
 class ExportJobs:
-    """Exports by id; one runs at a time, and the oldest that ended are forgotten."""
+    """Exports by id; one runs at a time, and the oldest finished are dropped."""
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder, self._most = folder, most
@@ -267,7 +267,7 @@ class ExportJobs:
         return job
 
     def close(self) -> None:
-        """Cancel what runs, and delete all files."""
+        """Cancel running jobs, and delete all files."""
         with self._lock:
             for job in self._jobs.values():
                 job.cancel()

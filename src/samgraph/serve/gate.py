@@ -1,8 +1,8 @@
-"""What stands in front of the model.
+"""Admission of requests to the model.
 
-`Gate` admits so many requests to work and so many to wait; further ones are refused at once, with
-the time after which it may be worth to come back. `Turns` lets the frames of running tracks give
-way to clicks: a click waits for at most one frame.
+`Gate` limits how many requests run and how many wait; others are refused at once, with the time
+after which to retry. `Turns` gives clicks priority over the frames of running tracks: a click waits
+for at most one frame.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager, contextmanager
 
 from samgraph.serve.replies import RequestError
 
-# How often a waiting request looks whether its client is still there.
+# How often a waiting request checks whether its client is still connected.
 LOOK_SECONDS = 0.25
-# How much one request changes the average of the time they take.
+# Weight of one request in the moving average of compute time.
 SMOOTHING = 0.2
 LONGEST_RETRY = 60
 
@@ -25,13 +25,13 @@ IsGone = Callable[[], Awaitable[bool]]
 
 
 class Gate:
-    """So many at work, so many waiting; for one event loop."""
+    """Limits how many requests run and how many wait; for one event loop."""
 
     def __init__(self, working: int, waiting: int, queue_seconds: float) -> None:
         self._most, self._room, self._patience = working, waiting, queue_seconds
         self.working = 0
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._seconds = 0.1  # that a request works, on average
+        self._seconds = 0.1  # compute time of a request, on average
         self.on_wait: Callable[[float], object] = lambda _: None
 
     @property
@@ -40,10 +40,10 @@ class Gate:
         return len(self._queue)
 
     def check(self) -> None:
-        """Refuse now what would be refused later: before a long upload, for instance.
+        """Refuse early what would be refused later, for instance before a long upload.
 
         Raises:
-            RequestError: All places are taken.
+            RequestError: The server is full.
         """
         if self.working >= self._most and len(self._queue) >= self._room:
             raise RequestError(
@@ -55,16 +55,16 @@ class Gate:
 
     @property
     def retry_after(self) -> int:
-        """Whole seconds after which those that wait now will have been served."""
+        """Whole seconds until the requests that wait now are served."""
         seconds = self._seconds * (len(self._queue) + 1) / self._most
         return max(1, min(LONGEST_RETRY, math.ceil(seconds)))
 
     @asynccontextmanager
     async def admitted(self, is_gone: IsGone | None = None) -> AsyncIterator[None]:
-        """A place at work, for the length of the block.
+        """Holds a slot while the block runs.
 
         Raises:
-            RequestError: All places are taken (503), or the wait took too long (504).
+            RequestError: The server is full (503), or the wait took too long (504).
         """
         self.check()
         began = time.monotonic()
@@ -82,7 +82,7 @@ class Gate:
             self._leave()
 
     async def _wait(self, began: float, is_gone: IsGone | None) -> None:
-        """Wait for a place, which whoever leaves hands over."""
+        """Wait for a slot, which a finished request hands over."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
         try:
@@ -109,9 +109,9 @@ class Gate:
 
 
 class Turns:
-    """Frames of tracks, one at a time, give way to clicks; for threads.
+    """Frames of tracks run one at a time, and yield to clicks; for threads.
 
-    A frame begins when no click is at work or waiting, or after `patience` seconds, so that a
+    A frame starts when no click runs or waits, or after `patience` seconds, so that a
     stream of clicks does not stop a track.
     """
 
@@ -123,7 +123,7 @@ class Turns:
 
     @contextmanager
     def click(self) -> Iterator[None]:
-        """A click: begins when the frame that is running is done."""
+        """A click: starts when the running frame is done."""
         with self._changed:
             self._clicks += 1
             self._changed.wait_for(lambda: not self._is_frame_running)

@@ -33,7 +33,7 @@ SAMPLE = Query("sample", {"type": "string"}, "the id of a sample instead of a fi
 
 
 async def post_image(service: Service, request: Request) -> Response:
-    """Take an image and encode it."""
+    """Upload an image and encode it."""
     service.gate.check()
     sample = request.query_params.get("sample")
     with service.store.incoming() as folder:
@@ -53,7 +53,7 @@ async def post_image(service: Service, request: Request) -> Response:
 
 
 def _encode(service: Service, folder: Path, name: str) -> ImageReply:
-    """Make a session of an uploaded image."""
+    """Create a session of an uploaded image."""
     began = time.monotonic()
     pixels = read_image(folder / UPLOAD, max_pixels=service.options.max_pixels)
     with service.turns.click():

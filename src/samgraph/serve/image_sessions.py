@@ -34,7 +34,7 @@ PICTURE = "picture"
 
 
 class Refinable:
-    """The logits of earlier replies by token; the oldest are forgotten."""
+    """The logits of earlier replies by token; the oldest are dropped."""
 
     def __init__(self, most: int = MOST_REFINABLE) -> None:
         self._kept: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
@@ -50,7 +50,7 @@ class Refinable:
         return token
 
     def find(self, token: str | None) -> NDArray[np.float32] | None:
-        """The logits [L, L] a token names, `.n` its n-th mask; None where they are forgotten."""
+        """The logits [L, L] a token names, `.n` its n-th mask; None where they were dropped."""
         name, _, number = (token or "").partition(".")
         with self._lock:
             logits = self._kept.get(name)
@@ -70,13 +70,13 @@ class ImageSession:
 
     @classmethod
     def load(cls, core: Any, entry: Entry, turns: Turns) -> "ImageSession":
-        """The session of an upload that was accepted before."""
+        """The session of an accepted upload."""
         pixels = read_image(entry.folder / UPLOAD, max_pixels=MAX_PIXELS)
         with turns.click():
             return cls(encode(core, pixels, name=entry.record.name), turns)
 
     def close(self) -> None:
-        """Nothing to save: documents are written when they come."""
+        """Does nothing: documents are written when they arrive."""
 
     def predict(self, body: PredictBody) -> PredictReply:
         """The masks of a prompt."""

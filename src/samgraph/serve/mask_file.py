@@ -1,7 +1,7 @@
 """The masks of a tracked video, on disk: a file that is only appended to, and an index in memory.
 
-A line is one object on one frame, or says that an object, or a frame of it, is forgotten; later
-lines replace earlier ones. A line is acknowledged once it is written: a process that is killed
+A line is one object on one frame, or the removal of an object, or of a frame of it; later lines
+replace earlier lines. A line is acknowledged once it is written: a process that is killed
 loses none. In memory are 34 bytes per object and frame: 3.7 MB per object for an hour of video.
 """
 
@@ -53,7 +53,7 @@ class MaskLine(msgspec.Struct, frozen=True, tag="mask", forbid_unknown_fields=Tr
 
 
 class Forget(msgspec.Struct, frozen=True, tag="forget", forbid_unknown_fields=True):
-    """An object that is forgotten, or one frame of it."""
+    """The removal of an object, or of one frame of it."""
 
     object: Frame
     frame: Frame | None = None
@@ -80,7 +80,7 @@ class Lane:
         return self.length > 0
 
     def note(self, line: MaskLine, offset: int, length: int) -> None:
-        """A line that is in the file."""
+        """Index a line of the file."""
         frame = line.frame
         if frame >= len(self.length):
             self._grow(frame + 1)
@@ -161,7 +161,7 @@ class MaskFile:
         return [line for line in found if line is not None]
 
     def frames(self) -> NDArray[np.int64]:
-        """The frames on which any object is known, rising."""
+        """The frames on which any object is known, ascending."""
         with self.lock:
             known = [np.flatnonzero(lane.known) for lane in self.lanes.values()]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *known]))
@@ -175,12 +175,12 @@ class MaskFile:
             os.fsync(file.fileno())
 
     def sync(self) -> None:
-        """Have the disk hold what was written."""
+        """Flush what was written to disk."""
         os.fsync(self._file)
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with suppress(OSError):
             self.sync()
         os.close(self._file)
@@ -199,7 +199,7 @@ class MaskFile:
             self.lanes[line.object].forget(line.frame)
 
     def _load(self) -> int:
-        """Index the lines of an earlier run; returns where the last whole one ends."""
+        """Index the lines of an earlier run; returns the offset after the last whole line."""
         end = 0
         pixels = self.size_hw[0] * self.size_hw[1]
         with os.fdopen(os.dup(self._file), "rb") as file:

@@ -23,23 +23,23 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What a server is told.
+    """Options of a server.
 
     Args:
         host: The address to listen on; any but this machine's own needs a token.
         port: The port; 0 for a free one.
-        token: What clients must show; None for nobody but this machine.
+        token: What clients must show; None where only this machine may connect.
         folder: Where sessions are kept.
-        max_upload_mb: The longest file accepted.
-        max_body_mb: The longest JSON body accepted.
-        max_tool_body_mb: The longest body of an annotation tool, which sends images inside JSON.
+        max_upload_mb: The largest file accepted.
+        max_body_mb: The largest JSON body accepted.
+        max_tool_body_mb: The largest body of an annotation tool, which sends images inside JSON.
         max_pixels: The most pixels of an image, and of a frame.
-        max_sessions: The most sessions on disk; the least recently used go first.
+        max_sessions: The most sessions on disk; the least recently used are deleted first.
         max_disk_mb: The most megabytes of sessions on disk.
         max_loaded: The most sessions in memory; others are loaded when they are used again.
-        idle_seconds: Sessions that were not used for so long are deleted.
+        idle_seconds: Sessions not used for this long are deleted.
         working: Requests that use the model at the same time.
-        waiting: Requests that may wait for it; further ones are answered with 503.
+        waiting: Requests that may wait for it; others are answered with 503.
         queue_seconds: How long a request may wait before it is answered with 504.
         body_seconds: How long a client may be silent while it sends a body.
         max_jobs: The most exports, running and finished, that are kept.
@@ -104,15 +104,15 @@ class ServeOptions:
 
     @property
     def max_upload_bytes(self) -> int:
-        """The longest file accepted, in bytes."""
+        """The largest file accepted, in bytes."""
         return int(self.max_upload_mb * MEGABYTE)
 
     @property
     def max_body_bytes(self) -> int:
-        """The longest JSON body accepted, in bytes."""
+        """The largest JSON body accepted, in bytes."""
         return int(self.max_body_mb * MEGABYTE)
 
     @property
     def max_tool_body_bytes(self) -> int:
-        """The longest body of an annotation tool, in bytes."""
+        """The largest body of an annotation tool, in bytes."""
         return int(self.max_tool_body_mb * MEGABYTE)

@@ -1,6 +1,6 @@
 """Errors as replies: `{"error": {"code", "message", "hint"}}` and a status.
 
-Library errors become 400 or 422; what a server adds is a `RequestError` with its own status.
+Library errors become 400 or 422; a `RequestError` has its own status.
 """
 
 import logging
@@ -41,7 +41,7 @@ CODES = {
 }
 
 
-# Where the middleware leaves the number of a request, which is also in the reply.
+# Key under which the middleware stores the id of a request, which is also in the reply.
 REQUEST_ID = "samgraph.request_id"
 # Replies after which the rest of the body is not read.
 UNREAD = (408, 413)
@@ -84,7 +84,7 @@ def json_reply(value: Any, status: int = 200, headers: dict[str, str] | None = N
 
 
 def error_reply(request: Request, error: Exception) -> Response:
-    """The reply for an error; one that was not foreseen is logged and not shown."""
+    """The reply for an error; an unexpected error is logged and not shown."""
     if isinstance(error, RequestError):
         headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
         if error.status in UNREAD:

@@ -1,6 +1,6 @@
 """The server as a process: it listens, prints its address, and stops by signal.
 
-A first signal finishes what is running and saves the rest; a second one stops at once.
+The first signal finishes running work and saves; the second stops at once.
 """
 
 import logging
@@ -22,7 +22,7 @@ BACKLOG = 512
 
 
 class Server(uvicorn.Server):
-    """uvicorn that tells the service when it is to stop, and the caller when it listens."""
+    """uvicorn that notifies the service when it stops, and the caller when it listens."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, listening: Callable[[], object]

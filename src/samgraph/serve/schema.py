@@ -277,7 +277,7 @@ class Lane(Struct):
 
 
 class Review(Struct):
-    """A frame worth a look."""
+    """A frame to review."""
 
     frame: int
     object: int

@@ -1,8 +1,8 @@
-"""Who may ask, and what every reply says to browsers.
+"""Access control, and the security headers of every reply.
 
-Nobody but this machine, unless there is a token. Requests that change something must come from the
-page itself: a foreign `Origin` or `Sec-Fetch-Site` is refused, and so is a foreign `Host` (a name
-that somebody else's DNS points at this machine).
+Only this machine has access, unless there is a token. Requests that change something must come from
+the page itself: a foreign `Origin` or `Sec-Fetch-Site` is refused, and so is a foreign `Host` (a
+name that somebody else's DNS points at this machine).
 """
 
 import base64
@@ -37,7 +37,7 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-# Where the handler of a request leaves the path of its endpoint, for the metrics.
+# Key under which a handler stores the path of its endpoint, for the metrics.
 ENDPOINT = "samgraph.endpoint"
 
 
@@ -48,7 +48,7 @@ class Guard:
         self._app, self._options, self._metrics = app, options, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is refused, and pass on the rest."""
+        """Answer refused requests, and pass on the others."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -82,7 +82,7 @@ class Guard:
         await self._app(scope, receive, send_with_headers)
 
     def _check(self, method: str, path: str, headers: Headers) -> None:
-        """Refuse who may not ask.
+        """Refuse a client without access.
 
         Raises:
             RequestError: The host or origin is foreign (403), or the token is missing (401).
@@ -148,7 +148,7 @@ def _name_of(host: str) -> str:
 def _token_of(headers: Headers) -> str | None:
     """A Bearer token, the page's cookie, or what annotation tools can send.
 
-    Label Studio has a user and a password (any user), X-AnyLabeling a header of its own.
+    Label Studio has a user and a password (any user), X-AnyLabeling its own header.
     """
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":

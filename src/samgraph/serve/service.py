@@ -1,4 +1,4 @@
-"""What the endpoints share: the model and what stands in front of it, sessions, metrics."""
+"""State shared by the endpoints: the model and its gates, sessions, metrics."""
 
 import functools
 import logging
@@ -28,9 +28,9 @@ from samgraph.serve.video_sessions import VideoSession, open_upload
 LOG = logging.getLogger("samgraph.serve")
 
 Answer = TypeVar("Answer")
-# Long work, such as automatic masks, has a gate of its own: clicks do not wait behind it.
+# Long work, such as automatic masks, has its own gate: clicks do not wait for it.
 LONG_WORKING, LONG_WAITING = 1, 4
-# So have pictures and frames, of which a page asks for many at once.
+# So have images and frames, which a page requests in numbers.
 MEDIA_WORKING, MEDIA_WAITING = 2, 128
 
 
@@ -58,7 +58,7 @@ class Service:
         *args: object,
         gate: Gate | None = None,
     ) -> Answer:
-        """Run a function in a thread, once the gate lets it.
+        """Run a function in a thread, once the gate admits it.
 
         Raises:
             RequestError: The server is busy, or stops.
@@ -79,7 +79,7 @@ class Service:
             raise
 
     def refuse_when_stopping(self) -> None:
-        """Begin nothing new.
+        """Refuse to start anything while stopping.
 
         Raises:
             RequestError: The server stops.
@@ -104,13 +104,13 @@ class Service:
             yield session
 
     def channel(self, entry: Entry) -> Channel:
-        """The events of a video, which may be out of memory."""
+        """The events of a video, which need not be loaded."""
         known = {name: found for name, found in self._channels.items() if name in self.store}
         self._channels = known
         return known.setdefault(entry.id, Channel())
 
     def delete(self, entry: Entry) -> None:
-        """Delete a session; those who listen to its events are told by the end of their stream."""
+        """Delete a session; the event streams of its listeners end."""
         self.store.delete(entry)
         channel = self._channels.pop(entry.id, None)
         if channel is not None:
@@ -142,13 +142,13 @@ class Service:
         metrics.bytes.set(self.store.nbytes)
 
     def stop(self) -> None:
-        """Refuse new work; what is running may end. Safe to call from a signal handler."""
+        """Refuse new work; running work may finish. Safe to call from a signal handler."""
         self.is_stopping, self.is_ready = True, False
         for channel in list(self._channels.values()):
             channel.close()
 
     def close(self) -> None:
-        """Save and let go of everything."""
+        """Save and release everything."""
         self.stop()
         self.jobs.close()
         self.store.close()

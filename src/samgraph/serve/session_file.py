@@ -1,6 +1,6 @@
 """A video session as one file: a zip with its document, tracking state and masks.
 
-It goes on with the same video here or on another machine. Nothing in it can run; everything is
+It continues the same video here or on another machine. Nothing in it can run; everything is
 checked when it is read.
 """
 

@@ -38,7 +38,7 @@ Kind = Literal["image", "video"]
 RECORD, UPLOAD, DOCUMENT, LOCK = "session.json", "upload", "document.json", ".lock"
 LONGEST_RECORD = 1 << 16
 MOST_REMEMBERED = 10_000
-# The time of the last use is written down at most so often.
+# The time of the last use is written at most this often, in seconds.
 TOUCH_SECONDS = 10.0
 
 
@@ -60,10 +60,10 @@ class Loaded(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether it works by itself, and must stay in memory."""
+        """Whether work is running, and it must stay in memory."""
 
     def close(self) -> None:
-        """Save what is not saved, and let go of memory and files."""
+        """Save unsaved state, and release memory and files."""
 
 
 @dataclass(slots=True, eq=False)
@@ -126,7 +126,7 @@ class SessionStore:
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:
-        """A folder for what arrives; deleted with all it holds, unless `add` takes it."""
+        """A folder for an upload; deleted with its content, unless `add` takes it."""
         folder = self._root / f".new-{secrets.token_hex(8)}"
         try:
             folder.mkdir()
@@ -190,7 +190,7 @@ class SessionStore:
                 self._remove(entry)
 
     def delete(self, entry: Entry) -> None:
-        """Delete a session; one that is in use goes when it is no longer."""
+        """Delete a session; a session in use is deleted once it is released."""
         with self._lock:
             if self._entries.pop(entry.id, None) is None:
                 return
@@ -219,7 +219,7 @@ class SessionStore:
         self._unload(keep=keep)
 
     def close(self) -> None:
-        """Save and unload every session, and let go of the folder."""
+        """Save and unload every session, and release the folder."""
         for entry in self.entries():
             with entry.lock:
                 loaded, entry.loaded = entry.loaded, None
@@ -242,7 +242,7 @@ class SessionStore:
         return guard
 
     def _list(self, folder: Path) -> None:
-        """Note a session of an earlier run; one that is damaged is left alone."""
+        """Note a session of an earlier run; a damaged session is left alone."""
         try:
             data = read_regular(folder / RECORD, LONGEST_RECORD)
             record = msgspec.json.decode(data or b"", type=Record)
@@ -260,7 +260,7 @@ class SessionStore:
                 os.utime(entry.folder / RECORD)
 
     def _unload(self, keep: Entry | None) -> None:
-        """Take the least recently used out of memory while there are too many."""
+        """Unload the least recently used while there are too many in memory."""
         in_memory = [entry for entry in self.entries() if entry.loaded is not None]
         for entry in in_memory[: self._options.max_loaded - 1 : -1]:
             if not entry.lock.acquire(blocking=False):
@@ -277,7 +277,7 @@ class SessionStore:
             self.measure(entry)
 
     def _remove(self, entry: Entry) -> None:
-        """Remove a deleted session from memory and disk, once nobody uses it."""
+        """Remove a deleted session from memory and disk, once it is not in use."""
         with entry.lock, self._lock:
             if entry.users:
                 return

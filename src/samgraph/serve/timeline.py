@@ -1,4 +1,4 @@
-"""The timeline of a tracked video: where objects are, and which frames are worth a look."""
+"""The timeline of a tracked video: where objects are, and which frames to review."""
 
 from collections.abc import Iterator, Mapping
 
@@ -54,7 +54,7 @@ def low_scores(lane: Lane) -> NDArray[np.bool_]:
 
 
 def review(obj: int, lane: Lane, low: NDArray[np.bool_]) -> Iterator[Review]:
-    """The frames of one object that are worth a look."""
+    """The frames of one object to review."""
     known, present = lane.known, lane.present
     both = known[1:] & known[:-1]
     for frame in (np.flatnonzero(both & present[:-1] & ~present[1:]) + 1).tolist():

@@ -1,6 +1,6 @@
 """A running track: a thread that follows the objects of a video, frame by frame.
 
-Between frames it lets go of the video and of the model, so that clicks are answered; prompts count
+Between frames it releases the video and the model, so that clicks are answered; prompts take effect
 from the next frame on. Every frame is on disk before its event is sent.
 """
 
@@ -18,14 +18,14 @@ from samgraph.serve.video_sessions import VideoSession, checked_index, message
 
 LOG = logging.getLogger("samgraph.serve")
 
-# The tracking state is saved so often: what a kill costs is tracked again.
+# How often the tracking state is saved: frames since then are tracked again after a kill.
 SAVE_SECONDS = 10.0
 # Frames over which the rate is averaged.
 SMOOTHING = 0.1
 
 
 class Track(threading.Thread):
-    """Tracks spans of frames; `cancel` ends it after the frame in hand."""
+    """Tracks spans of frames; `cancel` ends it after the current frame."""
 
     def __init__(
         self, session: VideoSession, spans: list[Span], on_frame: Callable[[], object]
@@ -51,15 +51,15 @@ class Track(threading.Thread):
         )
 
     def cancel(self) -> None:
-        """End after the frame in hand; what was tracked stays."""
+        """End after the current frame; what was tracked stays."""
         self._is_cancelled = True
 
     def stop(self) -> None:
-        """As `cancel`, because the server stops: the track can be taken up again."""
+        """As `cancel`, because the server stops: the track can be resumed."""
         self._is_stopped = True
 
     def run(self) -> None:
-        """Track, and say how it ended."""
+        """Track, and publish how it ended."""
         session = self._session
         try:
             for span in self._spans:
@@ -82,7 +82,7 @@ class Track(threading.Thread):
         self._session.channel.publish("error", what)
 
     def _finish(self, *, keep_running: bool) -> None:
-        """Save the state; a track that was stopped with the server is remembered."""
+        """Save the state; a track that was stopped with the server is recorded."""
         session = self._session
         with session.lock:
             if not keep_running:
@@ -90,7 +90,7 @@ class Track(threading.Thread):
             session.save()
 
     def _track(self, span: Span) -> bool:
-        """One direction; False where it was ended before."""
+        """One direction; False where it was cancelled."""
         session = self._session
         results = session.video.track(start=span.first, end=span.last, reverse=span.is_reverse)
         saved = time.monotonic()
@@ -149,7 +149,7 @@ class Track(threading.Thread):
 
 
 def begin_track(session: VideoSession, body: TrackBody, on_frame: Callable[[], object]) -> Track:
-    """Start to track; what is tracked is acknowledged when it is written down.
+    """Start to track; what is tracked is acknowledged when it is written.
 
     Raises:
         RequestError: A track runs already (409), or there is no such frame (404).

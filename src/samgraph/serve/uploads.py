@@ -1,7 +1,7 @@
 """Files from clients: streamed to disk, limits checked while the bytes arrive.
 
 A file comes as the body itself, its name percent-encoded in `X-Filename`, or as a field of a form.
-The name is for people: no file of ours is called by it. Paths and addresses are not taken.
+The name is only shown: no file on disk has it. Paths and addresses are not taken.
 """
 
 import asyncio
@@ -52,7 +52,8 @@ async def body_chunks(request: Request, limit: int, seconds: float) -> AsyncGene
     """The body as it arrives.
 
     Raises:
-        RequestError: It is longer than `limit` bytes (413), or nothing came for so long (408).
+        RequestError: It is longer than `limit` bytes (413), or the client was silent for too long
+        (408).
     """
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:

@@ -1,4 +1,4 @@
-"""What a video session is, beside its masks: objects, and prompts that are not in its state yet.
+"""The document of a video session: objects, and prompts that are not in its state yet.
 
 `document.json` is replaced whole at every change, before the change is acknowledged. It names the
 file with the tracking state, and holds the operations since that was saved: a server that is killed

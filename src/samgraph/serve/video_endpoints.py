@@ -69,12 +69,12 @@ ENDPOINTS = (
     ),
     Endpoint("DELETE", f"{_ID}/objects/{{obj:int}}", delete_object, "forget it", status=204),
     Endpoint(
-        "POST", f"{_ID}/prompts", post_prompt, "point at an object on a frame",
+        "POST", f"{_ID}/prompts", post_prompt, "prompt an object on a frame",
         body=VideoPromptBody, reply=FrameReply,
     ),
     Endpoint(
         "DELETE", f"{_ID}/objects/{{obj:int}}/prompts/{{frame:int}}", delete_prompt,
-        "take back the prompts of an object on a frame", status=204,
+        "remove the prompts of an object on a frame", status=204,
     ),
     Endpoint(
         "POST", f"{_ID}/track", post_track, "begin to track",
@@ -82,7 +82,7 @@ ENDPOINTS = (
     ),
     Endpoint("DELETE", f"{_ID}/track", delete_track, "cancel the track", status=204),
     Endpoint(
-        "GET", f"{_ID}/events", get_events, "what the track says", media="text/event-stream"
+        "GET", f"{_ID}/events", get_events, "the progress of the track", media="text/event-stream"
     ),
     Endpoint(
         "GET", f"{_ID}/masks", get_masks, "the masks of at most 64 frames", reply=FramesReply,

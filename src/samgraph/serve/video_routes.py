@@ -44,7 +44,7 @@ LONG_CACHE = {"cache-control": "private, max-age=86400"}
 
 
 async def post_video(service: Service, request: Request) -> Response:
-    """Take a video; with `session`, go on with a session of it."""
+    """Upload a video; with `session`, continue a session of it."""
     service.media_gate.check()
     sample = request.query_params.get("sample")
     with service.store.incoming() as folder:
@@ -69,7 +69,7 @@ async def post_video(service: Service, request: Request) -> Response:
 
 
 def _open(service: Service, folder: Path, name: str, session: Path | None) -> VideoReply:
-    """Make a session of an uploaded video."""
+    """Create a session of an uploaded video."""
     video = open_upload(
         service.core, folder / UPLOAD, service.options.max_pixels, service.options.policy
     )
@@ -182,14 +182,14 @@ async def patch_object(service: Service, request: Request) -> Response:
 
 
 async def delete_object(service: Service, request: Request) -> Response:
-    """Forget an object."""
+    """Remove an object."""
     entry = service.store.find(request.path_params["id"], "video")
     await service.work(request, _calling(service, entry, "remove", request.path_params["obj"]))
     return Response(status_code=204)
 
 
 async def post_prompt(service: Service, request: Request) -> Response:
-    """Point at an object on a frame."""
+    """Prompt an object on a frame."""
     entry = service.store.find(request.path_params["id"], "video")
     body = await _body(service, request, VideoPromptBody)
     checked_index(body.frame, entry.record.frames)
@@ -197,7 +197,7 @@ async def post_prompt(service: Service, request: Request) -> Response:
 
 
 async def delete_prompt(service: Service, request: Request) -> Response:
-    """Take back the prompts of an object on a frame."""
+    """Remove the prompts of an object on a frame."""
     entry = service.store.find(request.path_params["id"], "video")
     number, frame = request.path_params["obj"], request.path_params["frame"]
     await service.work(request, _calling(service, entry, "clear", number, frame))
@@ -230,7 +230,7 @@ async def delete_track(service: Service, request: Request) -> Response:
 
 
 async def get_events(service: Service, request: Request) -> Response:
-    """What the track says, as server-sent events."""
+    """The progress of the track, as server-sent events."""
     entry = service.store.find(request.path_params["id"], "video")
     last = request.headers.get("last-event-id", "")
     seen = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else None

@@ -6,7 +6,7 @@
     masks.jsonl            the masks, appended frame by frame
 
 One lock guards the tracking state; a track holds it for a frame at a time, so clicks are answered
-between frames; what is only read does not wait for it. What was answered is on disk before.
+between frames; what is only read does not wait for it. A reply is sent after its result is on disk.
 """
 
 import threading
@@ -47,22 +47,22 @@ from samgraph.serve.timeline import timeline
 from samgraph.serve.video_document import NamedObject, Operation, read_document
 
 MASKS: Final = "masks.jsonl"
-# Encoded frames that are hovered over.
+# Encoded frames kept for hover previews.
 MOST_HOVERED = 4
-# Encoded frames that are kept to be prompted again.
+# Encoded frames kept for further prompts.
 CACHE_MB = 64
 # Operations after which the tracking state is saved: they would have to be done again.
 MOST_PENDING = 8
 
 
 class Stoppable(Protocol):
-    """A thread that ends when it is told to."""
+    """A thread that can be stopped."""
 
     def is_alive(self) -> bool:
         """Whether it runs."""
 
     def stop(self) -> None:
-        """Have it end soon."""
+        """Ask it to stop."""
 
     def join(self) -> None:
         """Wait for its end."""
@@ -139,7 +139,7 @@ class VideoSession:
             return VideoObject(obj.id, obj.name, obj.color, self._prompted(number))
 
     def prompt(self, body: VideoPromptBody) -> FrameReply:
-        """Point at an object on a frame, in place of what it had there; what is known there."""
+        """Prompt an object on a frame, replacing its prompts there; returns the masks there."""
         operation = Operation(
             "prompt", body.object, body.frame, body.points, body.labels, body.box, body.mask
         )
@@ -156,7 +156,7 @@ class VideoSession:
             return self.frame(body.frame)
 
     def clear(self, number: int, frame: int) -> None:
-        """Take back the prompts of an object on a frame; without any, its masks are forgotten.
+        """Remove the prompts of an object on a frame; without any, its masks are removed.
 
         Raises:
             RequestError: There is no such prompt.
@@ -172,7 +172,7 @@ class VideoSession:
             self._note(operation)
 
     def remove(self, number: int) -> None:
-        """Forget an object and its masks."""
+        """Remove an object and its masks."""
         with self.turns.click(), self.lock:
             self.document.objects.remove(self._object(number))
             operation = Operation("remove", number)
@@ -190,7 +190,7 @@ class VideoSession:
         return [reply for reply in found if reply.objects]
 
     def timeline(self) -> TimelineReply:
-        """Where objects are, and what is worth a look."""
+        """Where objects are, and which frames to review."""
         objects = list(self.document.objects)
         prompts = {obj.id: self._prompted(obj.id) for obj in objects}
         versions = {obj.id: obj.version for obj in objects}
@@ -204,7 +204,7 @@ class VideoSession:
             return predict(image, body, refinable)
 
     def pixels(self, index: int) -> Rgb:
-        """A frame; read apart from those that are tracked, so that neither disturbs the other."""
+        """A frame; read by another decoder than the track's, so that neither disturbs the other."""
         with self._frames_lock:
             if self._frames is None:
                 self._frames = open_frames(self.folder / UPLOAD, on_damage="skip", cache_frames=8)
@@ -215,19 +215,19 @@ class VideoSession:
         """A result as lines of the file of masks."""
         boxes, areas = result.boxes.tolist(), result.areas.tolist()
         found = []
-        for place, (name, rle) in enumerate(zip(result.objects, result.rles, strict=True)):
+        for index, (name, rle) in enumerate(zip(result.objects, result.rles, strict=True)):
             obj = self.document.find(int(name))
             found.append(
                 MaskLine(
                     frame=result.index,
                     object=int(name),
                     version=0 if obj is None else obj.version,
-                    prompted=bool(result.prompted[place]),
-                    present=bool(result.present[place]),
-                    score=round(float(result.scores[place]), 4),
-                    object_score=round(float(result.object_scores[place]), 4),
-                    area=areas[place],
-                    box=tuple(boxes[place]),
+                    prompted=bool(result.prompted[index]),
+                    present=bool(result.present[index]),
+                    score=round(float(result.scores[index]), 4),
+                    object_score=round(float(result.object_scores[index]), 4),
+                    area=areas[index],
+                    box=tuple(boxes[index]),
                     counts=rle["counts"].decode("ascii"),
                 )
             )
@@ -263,7 +263,7 @@ class VideoSession:
                     (self.folder / earlier).unlink()
 
     def close(self) -> None:
-        """End a track after its frame, save, and let go of files."""
+        """End a track after its frame, save, and close files."""
         track = self.track
         if track is not None:
             track.stop()
@@ -291,7 +291,7 @@ class VideoSession:
                 self._new_object(name)
 
     def _apply(self, operation: Operation) -> FrameResult | None:
-        """Do an operation on the tracking state."""
+        """Apply an operation to the tracking state."""
         video, number = self.video, operation.object
         if operation.kind == "prompt":
             mask = None
@@ -314,7 +314,7 @@ class VideoSession:
         return None
 
     def _note(self, operation: Operation) -> None:
-        """Have the disk hold an operation that was done."""
+        """Write an operation to disk."""
         self.document.pending.append(operation)
         if len(self.document.pending) >= MOST_PENDING:
             self.save()

@@ -129,7 +129,7 @@ def normed(kind: str) -> Graph:
     y = ops.layer_norm(x, scale, shift, eps=1e-6)
     moved = {
         "padded": ops.pad(y, (0, 0, 0, 0), (0, 1, 0, 0)),
-        "turned": ops.transpose(y, 0, 1, 3, 2),
+        "transposed": ops.transpose(y, 0, 1, 3, 2),
         "cut": y.reshape(-1, 4, 8, 2, 4).reshape(-1, 8),
     }.get(kind, y.reshape(-1, 2, 2, 8, 8).transpose(0, 2, 1, 3, 4))
     first, second = ops.linear(y, weight, bias), ops.gelu(ops.linear(moved, weight))
@@ -153,7 +153,7 @@ def test_linear_maps_take_up_the_weights_of_a_norm() -> None:
     check(graph, **arrays)
 
 
-@pytest.mark.parametrize("kind", ["padded", "turned", "cut", "an output", "added to"])
+@pytest.mark.parametrize("kind", ["padded", "transposed", "cut", "an output", "added to"])
 def test_norms_that_something_else_reads_keep_their_weights(kind: str) -> None:
     graph = normed(kind)
 
@@ -194,7 +194,7 @@ def test_added_to_an_image_it_is_not_moved() -> None:
 @pytest.mark.parametrize(
     "graph",
     [linear("255"), linear("N,256"), linear("256", gelu=True), linear("1,16,16", moved=True)],
-    ids=["few places", "any number", "activated", "an output with its channels second"],
+    ids=["few positions", "any number", "activated", "an output channels-first"],
 )
 def test_other_linear_maps_stay(graph: Graph) -> None:
     assert count(graph, "linear") == 1
@@ -203,9 +203,9 @@ def test_other_linear_maps_stay(graph: Graph) -> None:
 
 def test_maps_with_their_channels_last_become_tokens() -> None:
     builder = Builder("block")
-    x, place = builder.input("x", "f32[2,3,5,8]"), builder.param("place", "f32[1,3,5,8]")
+    x, embedding = builder.input("x", "f32[2,3,5,8]"), builder.param("embedding", "f32[1,3,5,8]")
     scale, shift = (builder.param(name, "f32[8]") for name in ("scale", "shift"))
-    x = x + place
+    x = x + embedding
     normal = ops.layer_norm(x, scale, shift, eps=1e-6)
     graph = builder.finish(y=x + ops.linear(normal, builder.param("weight", "f32[8,8]")))
 
@@ -214,7 +214,7 @@ def test_maps_with_their_channels_last_become_tokens() -> None:
     assert [node.op for node in tokens if node.op != "reshape"] == [node.op for node in graph]
     assert {node.result.type.rank for node in tokens if node.op != "reshape"} == {3}
     assert count(tokens, "reshape") == 3  # of the input, the param and the output
-    arrays = {"place": random(1, 3, 5, 8), "scale": random(8), "shift": random(8)}
+    arrays = {"embedding": random(1, 3, 5, 8), "scale": random(8), "shift": random(8)}
     check(graph, x=random(2, 3, 5, 8), weight=random(8, 8), **arrays)
 
 

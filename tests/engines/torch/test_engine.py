@@ -36,8 +36,8 @@ def test_random_graphs_agree_with_the_reference(graph: Graph) -> None:
     _, weights = arrays_for(graph, SIZES[0])
     options = CompileOptions(engine="reference", cache=False)
     reference = Session("cpu", options).compile(graph, weights)
-    places = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    compiled = [on_torch(device, graph, weights) for device in places]
+    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    compiled = [on_torch(device, graph, weights) for device in devices]
 
     for sizes in SIZES:
         inputs, _ = arrays_for(graph, sizes)
@@ -105,15 +105,15 @@ def test_bf16_is_for_products_that_are_not_exact(device: str) -> None:
     assert all(found.dtype == np.float32 for found in half.values())
 
 
-def spied(monkeypatch: pytest.MonkeyPatch, op: str, look: Callable[..., Any]) -> list[Any]:
-    """What `look` gives of the arguments, each time a rule runs."""
+def spied(monkeypatch: pytest.MonkeyPatch, op: str, record: Callable[..., Any]) -> list[Any]:
+    """What `record` gives of the arguments, each time a rule runs."""
     from samgraph.engines.torch.rules import RULES
 
     seen: list[Any] = []
     rule = RULES[op]
 
     def spy(*tensors: Any, **attributes: Any) -> Any:
-        seen.append(look(*tensors))
+        seen.append(record(*tensors))
         return rule(*tensors, **attributes)
 
     monkeypatch.setitem(RULES, op, spy)

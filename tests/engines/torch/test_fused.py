@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from samgraph.errors import GraphError
 from samgraph.graph import Graph
+from samgraph.graph.registry import infer
+from samgraph.graph.types import parse_type
 from samgraph.models.sam2.config import CONFIGS, Sam2Config
 from samgraph.models.sam2.graphs import TRACES, TRACKING_TRACES, trace_graphs
 from samgraph.passes import fold_params, optimise, passes_for
@@ -27,18 +30,18 @@ EXPECTED: dict[str, dict[str, int]] = {
     },
     "decode": {
         "conv_norm": 2, "attention": 5, "image_to_tokens": 2, "grouped_linear": 3,
-        "paint_masks": 1, "fused_linear": 20, "offset_norm": 6,
+        "upscale_masks": 1, "fused_linear": 20, "offset_norm": 6,
     },
     "decode_tracked": {
         "conv_norm": 0, "attention": 5, "image_to_tokens": 2, "grouped_linear": 3,
-        "paint_masks": 1, "fused_linear": 16, "offset_norm": 6,
+        "upscale_masks": 1, "fused_linear": 16, "offset_norm": 6,
     },
     "decode_alternatives": {
         "conv_norm": 0, "attention": 5, "image_to_tokens": 2, "grouped_linear": 3,
         "paint_masks": 1, "fused_linear": 16, "offset_norm": 6,
     },
     "decode_prepared": {
-        "attention": 5, "image_to_tokens": 1, "grouped_linear": 3, "paint_masks": 1,
+        "attention": 5, "image_to_tokens": 1, "grouped_linear": 3, "upscale_masks": 1,
         "fused_linear": 16, "offset_norm": 6,
     },
     "memory_encoder": {"enlarge_mask": 1, "conv_norm": 6, "fused_linear": 7},
@@ -122,13 +125,13 @@ def _run(evaluate: Any, graph: Graph, arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor.double() for name, tensor in found.items()}
 
 
-def _without(place: int) -> Any:
+def _without(index: int) -> Any:
     """A rule that gets zeros for one of its inputs."""
 
     def plant(rule: Any) -> Any:
         def faulty(*tensors: Any, **attributes: Any) -> Any:
             changed = list(tensors)
-            changed[place] = torch.zeros_like(changed[place])
+            changed[index] = torch.zeros_like(changed[index])
             return rule(*changed, **attributes)
 
         return faulty
@@ -148,7 +151,7 @@ FAULTS = [
     ("window_attention", "image_encoder", _given(scale=0.2)),
     ("patch_embedding", "image_encoder", _without(3)),
     ("image_to_tokens", "decode", _without(3)),
-    ("paint_masks", "decode", _without(3)),
+    ("upscale_masks", "decode", _without(3)),
     ("grouped_linear", "decode", _given(activation="none")),
     ("conv_norm", "memory_encoder", _without(4)),
     ("enlarge_mask", "memory_encoder", _given(shift=-9.0)),
@@ -167,3 +170,16 @@ def test_a_fault_in_a_fused_op_is_seen(
 
     with pytest.raises(AssertionError):
         test_fused_graphs_mean_the_same(name, 3)
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"eps": "small"}, {"pool": 1}, {"grid": (2,)}, {"slope": 0.1}]
+)
+def test_attributes_of_a_fused_layer_are_checked(attributes: dict[str, Any]) -> None:
+    import samgraph.engines.torch.ops  # noqa: F401  (registers them)
+
+    types = tuple(parse_type(text) for text in ("f32[2,2,2,4]", "f32[3,4]", "f32[3]"))
+
+    assert str(infer("fused_linear", types, {"eps": 1e-6, "pool": True})) == "f32[2,1,1,3]"
+    with pytest.raises(GraphError, match="`fused_linear` does not take these arguments"):
+        infer("fused_linear", types, attributes)

@@ -46,7 +46,7 @@ def gradients(case: Case, weight: Array, device: str) -> list[Array | None]:
     }
     result = evaluate(graph, values)["case0"]
     (result * torch.tensor(weight, device=device)).sum().backward()
-    named = [values[f"case0.{place}"] for place in range(len(case.arrays))]
+    named = [values[f"case0.{index}"] for index in range(len(case.arrays))]
     return [x.grad.cpu().numpy() if x.requires_grad else None for x in named]
 
 
@@ -62,18 +62,18 @@ def slope(case: Case, weight: Array, direction: list[Array | None]) -> float:
 
 
 def wrong_slopes(op: str, device: str = "cpu") -> list[str]:
-    """The uses of an op, of some random ones, whose gradient is not the slope."""
+    """The uses of an op, of some random cases, whose gradient is not the slope."""
     found: list[str] = []
 
     @settings(max_examples=1, phases=[Phase.generate])
     @given(batches(op, ("f64",), BATCH))
-    def look(drawn: list[Case]) -> None:
+    def check(drawn: list[Case]) -> None:
         rng = np.random.default_rng(0)
         tried = [case for case in drawn if case.attributes.get("how") != "argmax"]
         found.extend(str(case) for case in tried if not has_right_slopes(case, device, rng))
         assert len(tried) > BATCH // 3
 
-    look()
+    check()
     return found
 
 
@@ -102,12 +102,12 @@ def test_gradients_are_the_slopes_of_the_reference(op: str, device: str) -> None
     assert not wrong_slopes(op, device)
 
 
-def _with_detached(place: int) -> Callable[[Rule], Rule]:
+def _with_detached(index: int) -> Callable[[Rule], Rule]:
     """A rule whose gradient does not reach one of its inputs."""
 
     def plant(rule: Rule) -> Rule:
         def faulty(*tensors: Any, **attributes: Any) -> Any:
-            hidden = [x.detach() if i == place else x for i, x in enumerate(tensors)]
+            hidden = [x.detach() if i == index else x for i, x in enumerate(tensors)]
             forgotten = sum(x.sum() * 0 for x in tensors if x.is_floating_point())
             return rule(*hidden, **attributes) + forgotten
 

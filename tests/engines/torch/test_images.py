@@ -75,22 +75,29 @@ def test_masks_come_down_as_bits(images: Any) -> None:
     assert wanted.any()
 
 
-def test_masks_are_measured(images: Any) -> None:
-    logits = np.concatenate([blobs(4), np.full((1, 32, 32), -9, np.float32)])
+@pytest.mark.parametrize("wanted", [(1, 1, 1, 1, 1), (0, 1, 0, 1, 1), (0, 0, 0, 0, 0)])
+def test_wanted_masks_are_measured(wanted: tuple[int, ...]) -> None:
+    from samgraph.engines.torch.measuring import measure
 
-    found = images.measure(torch.from_numpy(logits), (50, 75), (-1.0, 0.0, 1.0))
-
-    assert_measured(found, logits, (50, 75))
+    assert_measured(measure, np.array(wanted, np.bool_), (50, 75))
 
 
-def assert_measured(found: Any, logits: Any, size_hw: tuple[int, int]) -> None:
-    low, middle, high = (upscale_masks(logits, size_hw, limit) for limit in (-1.0, 0.0, 1.0))
-    np.testing.assert_allclose(found.reach, low.sum((1, 2)), atol=2)
-    np.testing.assert_allclose(found.core, high.sum((1, 2)), atol=2)
-    for box, mask in zip(found.boxes, middle, strict=True):
+def assert_measured(measure: Any, wanted: Any, size_hw: tuple[int, int]) -> None:
+    """Areas and boxes of some smooth masks and an empty one; those not wanted count as empty."""
+    logits = np.concatenate([blobs(len(wanted) - 1), np.full((1, 32, 32), -9, np.float32)])
+    thresholds = (-1.0, 0.0, 1.0)
+
+    found = measure(torch.from_numpy(logits), size_hw, thresholds, torch.from_numpy(wanted)).numpy()
+
+    low, middle, high = (
+        upscale_masks(logits, size_hw, limit) & wanted[:, None, None] for limit in thresholds
+    )
+    np.testing.assert_allclose(found[:, 0], high.sum((1, 2)), atol=2)
+    np.testing.assert_allclose(found[:, 1], low.sum((1, 2)), atol=2)
+    for box, mask in zip(found[:, 2:], middle, strict=True):
         rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-        wanted = [-1] * 4 if not len(rows) else [columns[0], rows[0], columns[-1], rows[-1]]
-        assert box.tolist() == wanted
+        wanted_box = [-1] * 4 if not len(rows) else [columns[0], rows[0], columns[-1], rows[-1]]
+        assert box.tolist() == wanted_box
 
 
 def test_masks_are_encoded_from_where_they_change(images: Any) -> None:
@@ -118,7 +125,10 @@ def model(images: Any) -> Iterator[Any]:
 @pytest.mark.parametrize(
     "options", [{}, {"crop_n_layers": 1, "points_per_side": 2}, {"multimask": False}]
 )
-def test_everything_is_found_as_on_the_host(model: Any, options: dict[str, Any]) -> None:
+def test_everything_is_found_as_on_the_host(
+    model: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samgraph.predict.everything.on_device.BATCH", 4)  # several batches
     image = scenes.frames(1)[0]
     chosen: dict[str, Any] = {
         "points_per_side": 3,

@@ -162,8 +162,8 @@ def test_a_run_without_gradients_does_not_spoil_one_with_them() -> None:
     builder = Builder("kept")
     image = builder.input("image", "f32[1,4,6,6]")
     small = ops.resize(image, (5, 3), how="bilinear", antialias=True)
-    turned = ops.axial_rope(image.reshape(1, 36, 4), grid=(6, 6), theta=77.0)
-    graph = builder.finish(y=small * np.full((1, 4, 1, 1), 2, np.float32), z=turned)
+    rotated = ops.axial_rope(image.reshape(1, 36, 4), grid=(6, 6), theta=77.0)
+    graph = builder.finish(y=small * np.full((1, 4, 1, 1), 2, np.float32), z=rotated)
     run = Evaluator(graph)
     tensor = torch.ones(1, 4, 6, 6)
     with torch.inference_mode():

@@ -117,9 +117,9 @@ def test_growing_is_bilinear_between_pixel_centres(
     expected = low.astype(np.float64)
     for axis in (1, 2):
         length = low_hw[axis - 1]
-        place = (np.arange(size_hw[axis - 1]) + 0.5) * length / size_hw[axis - 1] - 0.5
-        place = np.clip(place, 0, length - 1)
-        weights = np.maximum(1 - np.abs(np.arange(length) - place[:, None]), 0)
+        position = (np.arange(size_hw[axis - 1]) + 0.5) * length / size_hw[axis - 1] - 0.5
+        position = np.clip(position, 0, length - 1)
+        weights = np.maximum(1 - np.abs(np.arange(length) - position[:, None]), 0)
         expected = np.moveaxis(np.tensordot(weights, expected, (1, axis)), 0, axis)
 
     grown = upscale_logits(low, size_hw)

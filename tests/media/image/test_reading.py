@@ -41,7 +41,7 @@ def file_of(image: Image.Image | NDArray[Any], kind: str = "PNG", **options: Any
     return buffer.getvalue()
 
 
-def turned(orientation: int) -> Image.Image:
+def rotated(orientation: int) -> Image.Image:
     """COLOURS stored in such a way that the EXIF orientation makes them upright."""
     stored = {
         1: COLOURS,
@@ -81,7 +81,7 @@ def test_exif_orientation_is_applied(orientation: int, kind: str) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     lossless = {"lossless": True} if kind == "WEBP" else {}
-    data = file_of(turned(orientation), kind, exif=exif, **lossless)
+    data = file_of(rotated(orientation), kind, exif=exif, **lossless)
 
     assert np.array_equal(read_image(data), COLOURS)
     assert image_size(data) == (2, 3)
@@ -91,7 +91,7 @@ def test_exif_orientation_is_applied(orientation: int, kind: str) -> None:
 def test_exif_orientation_of_jpeg_is_applied(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    small = turned(orientation)
+    small = rotated(orientation)
     large = small.resize((16 * small.width, 16 * small.height), Image.Resampling.NEAREST)
 
     data = file_of(large, "JPEG", exif=exif, quality=100, subsampling=0)

@@ -95,8 +95,8 @@ def test_the_same_frames_are_readable_whichever_way_they_are_reached(
     generator = random.Random(5)
     raw = bytearray(long_clip.read_bytes())
     for _ in range(6):
-        place = generator.randrange(len(raw) // 10, len(raw) * 8 // 10)
-        raw[place : place + 30] = generator.randbytes(30)
+        at = generator.randrange(len(raw) // 10, len(raw) * 8 // 10)
+        raw[at : at + 30] = generator.randbytes(30)
     path = tmp_path / "scratched.mp4"
     path.write_bytes(raw)
     orders = list(range(LONG)), list(range(LONG - 1, -1, -1)), generator.sample(range(LONG), LONG)

@@ -170,7 +170,7 @@ def test_frames_that_an_edit_list_cuts_off_are_not_counted(tmp_path: Path) -> No
 def test_rotation_and_mirroring_are_applied(
     tmp_path: Path, rotation: float, flips: bool, quarter_turns: int
 ) -> None:
-    path = make_video(tmp_path / "turned.mp4", 3, rotation=rotation, flips=flips)
+    path = make_video(tmp_path / "rotated.mp4", 3, rotation=rotation, flips=flips)
     upright = np.rot90(picture(1), quarter_turns)
     expected = upright[:, ::-1] if flips else upright
 

@@ -56,8 +56,8 @@ def _encoder_steps(at: Scope, config: Sam2Config, image: Tensor) -> dict[str, Te
     for i, (stage, window, pools) in enumerate(hiera.block_plan(config)):
         x = hiera.block(trunk / "blocks" / i, config, x, stage, window, pools)
         found[f"enc_block{i:02d}"] = x
-    maps = hiera.hiera(trunk, config, image)
-    found |= {f"enc_stage{i}": x.transpose(0, 3, 1, 2) for i, x in enumerate(maps)}
+    maps = [x.transpose(0, 3, 1, 2) for x in hiera.hiera(trunk, config, image)]
+    found |= {f"enc_stage{i}": x for i, x in enumerate(maps)}
     levels = neck(at / "image_encoder" / "neck", config, maps)
     found |= {f"enc_fpn{i}": x for i, x in enumerate(levels)}
     found["enc_conv_s0"] = conv2d(decoder / "conv_s0", levels[0], config.channels // 8, 1)

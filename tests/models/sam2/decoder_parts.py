@@ -51,17 +51,17 @@ def decoder(group: str, golden: Golden, bench: Bench) -> Named:
     outputs = bench.run(_insides, _open(bench.config), **given)
     chosen = {"masks": outputs.pop("best_mask"), "ious": outputs.pop("best_iou")}
     pointers = outputs.pop("pointers")
-    for case, place in _places(group, golden).items():
-        found = {name: array[place] for name, array in outputs.items()}
+    for case, index in _rows(group, golden).items():
+        found = {name: array[index] for name, array in outputs.items()}
         kept = slice(0, 1)
         if "multi" in case:
             kept = slice(1, None)
             found |= {"masks": found["all_masks"][:, kept], "ious": found["all_ious"][:, kept]}
         else:
-            found |= {name: array[place] for name, array in chosen.items()}
+            found |= {name: array[index] for name, array in chosen.items()}
         found |= {
             "sam_tokens": found["all_mask_tokens"][:, kept],
-            "ptr_proj": pointers[place][:, kept],
+            "ptr_proj": pointers[index][:, kept],
         }
         yield from ((f"dec_{case}_{name}", array) for name, array in found.items())
 
@@ -78,16 +78,16 @@ def decode(group: str, golden: Golden, bench: Bench) -> Named:
     outputs = bench.graph("decode", **given, no_memory=no_memory)
     seen = outputs["object_score"] > 0
     best_mask, pointer = uncovered(outputs, seen), outputs["pointer"]
-    for case, place in _places(group, golden).items():
+    for case, index in _rows(group, golden).items():
         names = {"all_masks": "masks", "all_ious": "ious"}
         names |= {name: name for name in ("stability", "object_score")}
-        found = {name: outputs[key][place] for name, key in names.items()}
+        found = {name: outputs[key][index] for name, key in names.items()}
         if "multi" in case:
-            found |= {name: outputs[name][place][:, 1:] for name in ("masks", "ious")}
+            found |= {name: outputs[name][index][:, 1:] for name in ("masks", "ious")}
         else:
-            found |= {"masks": best_mask[place], "ious": outputs["best_iou"][place]}
-            if seen[place].all():
-                found["ptr_proj"] = pointer[place][:, None]
+            found |= {"masks": best_mask[index], "ious": outputs["best_iou"][index]}
+            if seen[index].all():
+                found["ptr_proj"] = pointer[index][:, None]
         yield from ((f"dec_{case}_{name}", array) for name, array in found.items())
 
 
@@ -103,17 +103,17 @@ def decode_prepared(golden: Golden, bench: Bench) -> Named:
     )
     prompt = {name: given[name] for name in ("points", "labels")}
     outputs = bench.graph("decode_prepared", **image, **prompt)
-    for case, place in _places("all", golden).items():
+    for case, index in _rows("all", golden).items():
         if "_mask_" in case:
             continue
-        yield f"dec_{case}_all_masks", outputs["masks"][place]
-        yield f"dec_{case}_all_ious", outputs["ious"][place]
-        yield f"dec_{case}_stability", outputs["stability"][place]
-        yield f"dec_{case}_object_score", outputs["object_score"][place]
+        yield f"dec_{case}_all_masks", outputs["masks"][index]
+        yield f"dec_{case}_all_ious", outputs["ious"][index]
+        yield f"dec_{case}_stability", outputs["stability"][index]
+        yield f"dec_{case}_object_score", outputs["object_score"][index]
 
 
 def uncovered(outputs: Outputs, seen: Array) -> Array:
-    """The chosen masks without the rule for hidden objects, which must be exactly -1024."""
+    """The chosen masks without the rule for absent objects, which must be exactly -1024."""
     chosen = np.argmax(outputs["ious"] == outputs["best_iou"], axis=1)
     raw = outputs["masks"][np.arange(len(chosen)), chosen][:, None]
     covered = outputs["best_mask"]
@@ -147,12 +147,12 @@ def _filled(prompted: list[Points]) -> list[Points]:
     found = []
     for xy, labels in prompted:
         more = ((0, 0), (0, longest - xy.shape[1]))
-        places = np.pad(xy, (*more, (0, 0)), constant_values=33.3)
-        found.append((places, np.pad(labels, more, constant_values=family.ABSENT)))
+        padded = np.pad(xy, (*more, (0, 0)), constant_values=33.3)
+        found.append((padded, np.pad(labels, more, constant_values=family.ABSENT)))
     return found
 
 
-def _places(group: str, golden: Golden) -> dict[str, slice]:
+def _rows(group: str, golden: Golden) -> dict[str, slice]:
     """Which rows of the batch belong to each case."""
     found, start = {}, 0
     for case, prefix in GROUPS[group].items():
@@ -243,7 +243,7 @@ def enlarge(at: Scope, config: Sam2Config, mask: Tensor) -> dict[str, Tensor]:
 
 
 def mask_prompt(golden: Golden, bench: Bench) -> Named:
-    """A mask given as the answer; an empty one means that the object is hidden."""
+    """A mask given as the answer; an empty mask means that the object is absent."""
     size = bench.config.image_size
     masks = np.stack([disc_mask(size), np.zeros((size, size), np.bool_)])[:, None]
     shape = bench.graph("mask_prompt", mask=masks.astype(np.float32))

@@ -19,7 +19,7 @@ ATTENTION = ("a", "b", "c", "pair_a", "pair_b", "pair_c")
 
 
 def memory_encoder(golden: Golden, bench: Bench) -> Named:
-    """Soft logits, the same hardened, and a disc, each with the object there and hidden."""
+    """Soft logits, the same hardened, and a disc, each with the object visible and occluded."""
     disc = np.where(disc_mask(bench.config.image_size), 10.0, -10.0).astype(np.float32)
     logits = golden.input("in_mem_logits")
     outputs = bench.run(
@@ -36,7 +36,7 @@ def memory_encoder(golden: Golden, bench: Bench) -> Named:
 
 
 def memory_encoder_pair(golden: Golden, bench: Bench) -> Named:
-    """Two objects on two images, the second hidden."""
+    """Two objects on two images, the second occluded."""
     if "mem_pair_logits" not in golden.index:
         return
     outputs = bench.run(
@@ -51,7 +51,7 @@ def memory_encoder_pair(golden: Golden, bench: Bench) -> Named:
 def encoded(
     at: Scope, config: Sam2Config, pixels: Tensor, logits: Tensor, binary: Tensor
 ) -> dict[str, Tensor]:
-    """Every step of the memory encoder, and its result for an object seen and one hidden."""
+    """Every step of the memory encoder, and its result for a visible and an occluded object."""
     steep = encoder.steepen(logits, binary.reshape(logits.shape[0], 1, 1, 1))
     mask = encoder.mask_for_memory(steep)
     image = to_image(pixels, config.grid, config.grid)

@@ -1,4 +1,4 @@
-"""Graphs of the model in stages: like the graph in one piece, and open to look at."""
+"""Graphs of the model in stages: like the graph in one piece, and open to inspection."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_the_decoder_without_any_pass(whole: Bench) -> None:
 
 def test_clicks_on_a_prepared_image_in_stages(split: Sam2Model, whole: Bench) -> None:
     inputs = decode_inputs(TEST, 2, 3)
-    features = {name: inputs[name][:1] for name in graphs.FEATURES}
+    features = {name: inputs[name][:1] for name in TEST.feature_maps}
     prompt = {name: inputs[name] for name in ("points", "labels")}
 
     found = split.run("decode_prepared", **split.run("prepare_image", **features), **prompt)

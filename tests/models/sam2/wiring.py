@@ -58,9 +58,9 @@ def memory_attention(bench: Bench, inputs: Outputs) -> Wired:
     N, Q = inputs["pointer_times"].shape
     E, C, small = config.grid, config.channels, config.memory_channels
     frames = inputs["memory"].reshape(N, -1, small)
-    place = sine_grid(small, E, E).reshape(small, -1).T
+    embedding = sine_grid(small, E, E).reshape(small, -1).T
     time = bench.weights["maskmem_tpos_enc"][inputs["slots"]].reshape(N, -1, 1, small)
-    positions = [(time + place).reshape(N, -1, small), pointer_positions(bench, inputs)]
+    positions = [(time + embedding).reshape(N, -1, small), pointer_positions(bench, inputs)]
     tokens = inputs["pointers"].reshape(N, Q * (C // small), small)
     current = inputs["embedding"].reshape(1, C, -1).transpose(0, 2, 1)
     outputs = bench.run(
@@ -90,7 +90,7 @@ def pointer_positions(bench: Bench, inputs: Outputs) -> Array:
 
 
 def memory_encoder(bench: Bench, seed: int = 0) -> Wired:
-    """The graph of the memory encoder: four objects, soft and hard, seen and hidden."""
+    """The graph of the memory encoder: four objects, soft and hard, visible and occluded."""
     rng = np.random.default_rng(seed)
     C, E, L = bench.config.channels, bench.config.grid, bench.config.mask_size
     inputs: Outputs = {

@@ -144,8 +144,8 @@ def test_threads_get_the_same_masks() -> None:
     found: list[Any] = [None] * 4
     alone = encoded().predict(points=[(40, 50)])
 
-    def click(place: int) -> None:
-        found[place] = image.predict(points=[(40, 50)]).logits
+    def click(index: int) -> None:
+        found[index] = image.predict(points=[(40, 50)]).logits
 
     threads = [threading.Thread(target=click, args=(i,)) for i in range(4)]
     for thread in threads:
@@ -177,12 +177,12 @@ def test_an_image_may_be_a_path_bytes_or_an_array(kind: str, tmp_path: Path) -> 
 
 
 def test_points_are_those_of_the_upright_image(tmp_path: Path) -> None:
-    turned = Image.fromarray(picture()).transpose(Image.Transpose.ROTATE_90)
-    exif = turned.getexif()
-    exif[0x0112] = 6  # shown turned by 90 degrees clockwise
-    turned.save(tmp_path / "turned.png", exif=exif)
+    rotated = Image.fromarray(picture()).transpose(Image.Transpose.ROTATE_90)
+    exif = rotated.getexif()
+    exif[0x0112] = 6  # shown rotated by 90 degrees clockwise
+    rotated.save(tmp_path / "rotated.png", exif=exif)
 
-    image = model().image(tmp_path / "turned.png")
+    image = model().image(tmp_path / "rotated.png")
 
     assert image.size_hw == (HEIGHT, WIDTH)
     found = image.predict(points=[(40, 50)])

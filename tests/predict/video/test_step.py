@@ -147,7 +147,7 @@ def test_nothing_leaves_the_device_until_it_is_asked_for() -> None:
 
 
 class OnlyPrompted(ReferencePolicy):
-    """A policy somebody might write: tracked frames are never looked at."""
+    """A policy somebody might write: tracked frames are never attended to."""
 
     def choose(
         self, position: Position, prompted: Collection[int], tracked: Container[int]

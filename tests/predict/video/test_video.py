@@ -69,7 +69,7 @@ def session(video: Video) -> list[dict[int, npt.NDArray[np.float32]]]:
 
 
 def reference_session() -> list[dict[int, npt.NDArray[np.float32]]]:
-    """The same through `compat`, which forgets nothing, told to keep corrections."""
+    """The same through `compat`, which forgets nothing, with corrections kept."""
     predictor = predictor_for(
         tiny_model(), "memory_precision=fp32", "add_all_frames_to_correct_as_cond=true"
     )
@@ -164,14 +164,14 @@ def test_only_what_changed_is_done_again() -> None:
     counts = Counts(video)
     video.add(frame=0, object=1, box=BOX)
     first = [result.masks for result in video.track()]
-    assert counts.look() == (FRAMES, FRAMES - 1)
+    assert counts.take() == (FRAMES, FRAMES - 1)
 
     again = [result.masks for result in video.track()]
-    assert counts.look() == (0, 0)
+    assert counts.take() == (0, 0)
 
     video.add(frame=0, object=2, points=[(118, 84)])
     both = [result.masks for result in video.track()]
-    assert counts.look() == (0, FRAMES - 1)
+    assert counts.take() == (0, FRAMES - 1)
     for one, other, pair in zip(first, again, both, strict=True):
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(one[0], pair[0])
@@ -188,7 +188,7 @@ def test_tracking_goes_on_where_it_stopped() -> None:
     found = lows(video.track(end=3)) | lows(video.track(start=4))
 
     assert_alike(found, expected)
-    assert counts.look() == (FRAMES, FRAMES - 1)
+    assert counts.take() == (FRAMES, FRAMES - 1)
 
 
 def test_memories_that_were_let_go_are_made_again() -> None:
@@ -203,8 +203,8 @@ def test_memories_that_were_let_go_are_made_again() -> None:
     expected = lows(whole.track(start=13, end=13))
 
     assert_alike(found, expected)
-    assert counted.look()[1] == 1
-    assert counts.look()[1] > 5
+    assert counted.take()[1] == 1
+    assert counts.take()[1] > 5
 
 
 def test_a_correction_far_back_reads_what_tracking_found_there() -> None:

@@ -291,5 +291,5 @@ def test_specks_and_empty_masks_have_no_shape() -> None:
     mask[50, 50] = True
 
     assert len(drawn_shapes(mask, 0.5)) == 1
-    (turned,) = drawn_shapes(mask, 0.5, mode="rotation")
-    assert np.ptp(np.array(turned["points"]), axis=0) == pytest.approx([30, 30])
+    (rotated,) = drawn_shapes(mask, 0.5, mode="rotation")
+    assert np.ptp(np.array(rotated["points"]), axis=0) == pytest.approx([30, 30])

@@ -39,7 +39,7 @@ class SAM2Base(Model):
         return device_named(str(self.core.session.device))
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """On another device, where the model is compiled anew; a dtype has no effect."""
+        """On another device, where the model is recompiled; a dtype has no effect."""
         given = [*args, kwargs.get("device")]
         device = next((value for value in given if _is_device(value)), None)
         wanted = None if device is None else parse_device(device)
@@ -91,7 +91,7 @@ class SAM2Base(Model):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True
     ) -> tuple[list[str], list[str]]:
-        """Other weights of the same model, such as fine-tuned ones; graphs are compiled anew.
+        """Other weights of the same model, such as fine-tuned weights; graphs are recompiled.
 
         Returns the names that were missing and, unless `strict`, those that were not used.
         """
@@ -109,12 +109,12 @@ class SAM2Base(Model):
         return missing, unused
 
     def _apply_non_overlapping_constraints(self, pred_masks: Any) -> Any:
-        """Logits [N, 1, H, W] where only the object with the highest one keeps each pixel."""
+        """Logits [N, 1, H, W] where only the object with the highest logit keeps each pixel."""
         return non_overlapping(pred_masks)
 
 
 def core_of(model: Any) -> SegmentationModel:
-    """The model that predictors run, of whatever holds one."""
+    """The model that predictors run: the value itself, or the model it holds."""
     core: SegmentationModel = getattr(model, "core", model)
     return core
 

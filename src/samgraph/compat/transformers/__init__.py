@@ -11,7 +11,7 @@ needed: what is a tensor there is an array with a tensor's methods here, whateve
 `samgraph-nano`, files and folders with `model.safetensors` can be loaded, too.
 
 Differs from the original: nothing is trained, and attentions and hidden states are not returned;
-clicks that fill up shorter lists count as nothing, where the original attends to tokens of zeros;
+clicks that pad shorter lists are ignored, where the original attends to tokens of zeros;
 prompts of several calls of `add_inputs_to_inference_session` are all used; a correction of one
 object does not harden what is remembered of the others; images are resized as floats, as Meta's
 code does it.

@@ -75,7 +75,7 @@ def nested(values: Any, depth: int, what: str, width: int | None) -> list[Any] |
 
 
 def padded(lists: list[Any], depth: int, fill: float) -> NDArray[np.float32]:
-    """Nested lists as an array, shorter ones filled up."""
+    """Nested lists as an array, shorter lists padded."""
     lengths = [max((len(row) for row in _rows(lists, n)), default=0) for n in range(1, depth + 1)]
     out = np.full(lengths, fill, np.float32)
     for index in np.ndindex(*lengths[:-1]):

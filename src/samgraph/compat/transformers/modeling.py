@@ -27,7 +27,7 @@ Floats = NDArray[np.float32]
 
 @dataclass
 class Sam2ImageSegmentationOutput(ModelOutput):
-    """What the model says of each prompt: scores [B, N, M], logits [B, N, M, L, L], ..."""
+    """The outputs of each prompt: scores [B, N, M], logits [B, N, M, L, L], ..."""
 
     iou_scores: Tensor
     pred_masks: Tensor
@@ -36,7 +36,7 @@ class Sam2ImageSegmentationOutput(ModelOutput):
 
 
 class PretrainedModel(SAM2Base):
-    """What the library's models have in common."""
+    """Base of the library's models."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Self:
@@ -154,7 +154,7 @@ def image_prompts(
         xy.append(_floats(points))
         given = np.ones(xy[-1].shape[:3]) if labels is None else np.asarray(to_host(labels))
         kinds.append(np.where(given == PAD, ABSENT, given).astype(np.int64))
-    if not xy:  # as there: a point that is none, beside the padding
+    if not xy:  # as in the library: an empty point, and the padding
         return [(np.zeros((1, 1, 2), np.float32), np.full((1, 1), NO_POINT))] * count
     every: list[NDArray[Any]] = [*xy, *kinds]
     shapes = {array.shape[:2] for array in every}

@@ -27,7 +27,7 @@ from samgraph.media.image.preprocess import resize_image, upscale_logits
 from samgraph.models.loading import read_source, recognise, weights_file
 from samgraph.models.sam2.config import NANO
 
-# The label of points that fill up shorter lists, and their coordinates.
+# The label of points that pad shorter lists, and their coordinates.
 PAD = -10
 
 
@@ -75,7 +75,7 @@ class Sam2ImageProcessor:
 
 
 class Sam2Processor:
-    """An image processor and what scales prompts to the model's input."""
+    """An image processor that also scales prompts to the model's input."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Sam2Processor:
         """Inputs of the model: pixels, and prompts scaled to its input.
 
         Points are nested [image, object, point, xy], labels [image, object, point], boxes [image,
-        object, xyxy]; lists of different lengths are filled up with points that count as nothing.
+        object, xyxy]; lists of different lengths are padded with points that are ignored.
         """
         if segmentation_maps is not None:
             raise OptionError("`segmentation_maps` are for training, which is not done here")

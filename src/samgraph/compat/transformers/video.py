@@ -44,7 +44,7 @@ _SETTINGS = VideoSettings(
 
 @dataclass
 class Sam2VideoSegmentationOutput(ModelOutput):
-    """All objects on one frame: logits [N, 1, L, L] and how sure the model is of each, [N, 1]."""
+    """All objects on one frame: logits [N, 1, L, L] and object scores [N, 1]."""
 
     object_ids: list[Any]
     pred_masks: Tensor
@@ -63,7 +63,7 @@ class Sam2VideoModel(PretrainedModel):
         reverse: bool = False,
         **_: Any,
     ) -> Sam2VideoSegmentationOutput:
-        """Every object on one frame; `frame`, float32 [3, S, S], is the next one of a stream."""
+        """Every object on one frame; `frame`, float32 [3, S, S], is the next frame of a stream."""
         session = inference_session
         if frame is not None:
             frame_idx = session.add_new_frame(frame, frame_idx)
@@ -89,7 +89,7 @@ class Sam2VideoModel(PretrainedModel):
         reverse: bool = False,
         show_progress_bar: bool = False,
     ) -> Iterator[Sam2VideoSegmentationOutput]:
-        """Every frame from the first prompted one on, or from `start_frame_idx`."""
+        """Every frame from the first prompted frame on, or from `start_frame_idx`."""
         session, count = inference_session, inference_session.num_frames or 0
         if start_frame_idx is None:
             stores = session.output_dict_per_obj.values()
@@ -118,7 +118,7 @@ class Sam2VideoModel(PretrainedModel):
         features: Features,
         reverse: bool,
     ) -> None:
-        """One object from its prompts; a frame that was tracked before stays a tracked one."""
+        """One object from its prompts; a frame that was tracked before stays a tracked frame."""
         is_first = frame not in session.frames_tracked_per_obj[index]
         mask = session.mask_inputs_per_obj[index].get(frame)
         if mask is not None:

@@ -121,7 +121,7 @@ class Sam2VideoProcessor(Sam2Processor):
 
 
 def _frames(video: Any) -> Any:
-    """Frames with their channels last; tensors have them first."""
+    """Frames channels-last; tensors are channels-first."""
     host = to_host(video)
     is_stack = isinstance(host, np.ndarray) and host.ndim == 4
     if is_stack and host.shape[1] == 3 and host.shape[3] != 3:

@@ -1,4 +1,4 @@
-"""A video, or a stream, with its objects: what prompts were given and what was found."""
+"""A video, or a stream, with its objects: its prompts and outputs."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ class Sam2VideoInferenceSession:
 
     @property
     def output_dict_per_obj(self) -> dict[int, Any]:
-        """What was found, by object, kind of frame, and frame."""
+        """The outputs, by object, kind of frame, and frame index."""
         found: dict[int, Any] = self._state["output_dict_per_obj"]
         return found
 
@@ -99,7 +99,7 @@ class Sam2VideoInferenceSession:
         return found
 
     def encoded_by(self, model: SegmentationModel) -> LoadedFrames:
-        """The frames as a model encodes them; the last one is kept."""
+        """The frames as a model encodes them; the last frame is cached."""
         if self._encoded is None or self._encoded.model is not model:
             self._encoded = LoadedFrames(self, model)
         return self._encoded

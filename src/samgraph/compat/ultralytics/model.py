@@ -47,11 +47,11 @@ class SAM:
 
     @property
     def is_sam2(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def to(self, device: Any) -> "SAM":
-        """On another device, where the model is compiled anew."""
+        """On another device, where the model is recompiled."""
         self.model.to(device)
         return self
 
@@ -60,7 +60,7 @@ class SAM:
         return self
 
     def info(self, detailed: bool = False, verbose: bool = True) -> tuple[int, int, int, float]:
-        """Log what the model is; returns tensors, parameters, and twice 0 for what is not known."""
+        """Log what the model is; returns counts of tensors and parameters, then two zeros."""
         weights = self.model.core.weights
         count = sum(int(weight.size) for weight in weights.values())
         if verbose:
@@ -154,7 +154,7 @@ class SAM2VideoPredictor:
 
 
 def _loaded(model: Any, options: dict[str, Any]) -> Any:
-    """The model of a file that exists, of a name, or one that is loaded already."""
+    """The model of a file that exists, of a name, or a loaded model."""
     if not isinstance(model, str | Path):
         return core_of(model)
     if not is_built_in(model) and not Path(model).exists():

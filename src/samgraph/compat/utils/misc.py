@@ -1,7 +1,7 @@
 """The reference's functions for video frames and masks, by its names.
 
-Programs replace `load_video_frames` by a function of their own; a predictor uses what it finds here
-when it is built.
+Programs may replace `load_video_frames`; a predictor uses the function found here when it is
+built.
 """
 
 from typing import Any
@@ -56,7 +56,7 @@ def load_video_frames(
 
 
 def get_connected_components(mask: Any) -> tuple[Any, Any]:
-    """Components of masks [N, 1, H, W]: the number of each pixel's, from 1, and its area."""
+    """Components of masks [N, 1, H, W]: the label of each pixel, from 1, and its area."""
     given = np.asarray(to_host(mask)).astype(np.bool_)
     labels, areas = np.zeros(given.shape, np.int32), np.zeros(given.shape, np.int32)
     for index in np.ndindex(given.shape[:-2]):

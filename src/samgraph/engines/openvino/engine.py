@@ -33,7 +33,12 @@ from samgraph.engines.openvino.program import (
 )
 from samgraph.engines.openvino.segments import Segment, cut
 from samgraph.engines.openvino.symbols import SymbolTable
-from samgraph.engines.protocol import Decision, EngineOptions
+from samgraph.engines.protocol import (
+    CPU_ATTENTION_TOKENS,
+    CPU_OBJECTS_AT_ONCE,
+    Decision,
+    EngineOptions,
+)
 from samgraph.errors import EngineError
 from samgraph.graph.dims import evaluate, product
 from samgraph.graph.graph import Graph, Node, Value
@@ -99,13 +104,13 @@ class OpenVinoEngine:
 
     @property
     def attention_tokens(self) -> int:
-        """The memory of one object at 1024 pixels: a batch of four takes a sixth longer."""
-        return 1 << 15
+        """As measured on a CPU."""
+        return CPU_ATTENTION_TOKENS
 
     @property
     def objects_at_once(self) -> int:
-        """Larger batches are no faster on a CPU, and take 60 MB per object at 1024 pixels."""
-        return 4
+        """As measured on a CPU."""
+        return CPU_OBJECTS_AT_ONCE
 
     def version(self) -> str:
         """OpenVINO's version and the processor's features: a compiled model depends on both."""

@@ -9,7 +9,13 @@ import numpy as np
 
 from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.devices import Device
-from samgraph.engines.protocol import Decision, EngineOptions, MemoryUsage
+from samgraph.engines.protocol import (
+    CPU_ATTENTION_TOKENS,
+    CPU_OBJECTS_AT_ONCE,
+    Decision,
+    EngineOptions,
+    MemoryUsage,
+)
 from samgraph.errors import EngineError
 from samgraph.graph.binding import bind
 from samgraph.graph.evaluation import evaluate_graph
@@ -90,13 +96,13 @@ class ReferenceEngine:
 
     @property
     def attention_tokens(self) -> int:
-        """The memory of one object at 1024 pixels: a batch of four takes a sixth longer."""
-        return 1 << 15
+        """As the CPU engine."""
+        return CPU_ATTENTION_TOKENS
 
     @property
     def objects_at_once(self) -> int:
-        """Larger batches are no faster on a CPU, and take 60 MB per object at 1024 pixels."""
-        return 4
+        """As the CPU engine."""
+        return CPU_OBJECTS_AT_ONCE
 
     def version(self) -> str:
         """The version of numpy."""

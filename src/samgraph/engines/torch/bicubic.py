@@ -29,7 +29,7 @@ class Taps:
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """What is taken off each channel of 0..1, and what it is divided by."""
+    """Mean and standard deviation of each channel, in 0..1."""
 
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
@@ -39,9 +39,9 @@ class Normalisation:
 def rows_come_first(height: int, width: int, size: int) -> bool:
     """Whether Pillow resizes along the columns of such an image before it does along its rows."""
     noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
-    wanted = np.asarray(Image.fromarray(noise).resize((size, size)))
+    expected = np.asarray(Image.fromarray(noise).resize((size, size)))
     found = resized(torch.from_numpy(noise), size, rows_first=False).numpy()
-    return not np.array_equal(found, wanted)
+    return not np.array_equal(found, expected)
 
 
 def resized(frame: torch.Tensor, size: int, *, rows_first: bool) -> torch.Tensor:
@@ -65,9 +65,9 @@ def _resized(x: torch.Tensor, along: Taps, axis: int) -> torch.Tensor:
     shape[axis] = -1
     total = torch.full((), 1 << (BITS - 1), dtype=torch.int32, device=x.device)
     for tap in range(along.weights.shape[1]):
-        place = (along.first + tap).clamp(max=x.shape[axis] - 1)
+        index = (along.first + tap).clamp(max=x.shape[axis] - 1)
         weight = along.weights[:, tap].reshape(shape)
-        total = total + x.index_select(axis, place).int() * weight
+        total = total + x.index_select(axis, index).int() * weight
     return (total >> BITS).clamp(0, 255).to(torch.uint8)
 
 
@@ -87,9 +87,9 @@ def bicubic_taps(length: int, size: int) -> tuple[NDArray[np.int32], NDArray[np.
     centre = (np.arange(size) + 0.5) * scale
     first = np.maximum((centre - support + 0.5).astype(np.int64), 0)
     last = np.minimum((centre + support + 0.5).astype(np.int64), length)
-    place = first[:, None] + np.arange(int((last - first).max()))[None]
-    weights = _cubic(np.abs((place - centre[:, None] + 0.5) / spread))
-    weights[place >= last[:, None]] = 0.0
+    position = first[:, None] + np.arange(int((last - first).max()))[None]
+    weights = _cubic(np.abs((position - centre[:, None] + 0.5) / spread))
+    weights[position >= last[:, None]] = 0.0
     weights /= np.cumsum(weights, axis=1)[:, -1:]  # summed in order, as Pillow does
     fixed = np.trunc(weights * (1 << BITS) + np.where(weights < 0, -0.5, 0.5))
     return first.astype(np.int32), np.ascontiguousarray(fixed.astype(np.int32))

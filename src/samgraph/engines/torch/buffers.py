@@ -10,6 +10,7 @@ import torch
 
 from samgraph.engines.buffers import DeviceImages
 from samgraph.engines.torch.images import TorchImages
+from samgraph.engines.torch.memory import reports_full
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_array, to_tensor
 from samgraph.graph.types import Array, DType
 
@@ -21,7 +22,7 @@ _MOST_SMALL = 1024
 class TorchBuffers:
     """What the engine does with tensors outside of its graphs; only `download` waits.
 
-    On a GPU small arrays are sent once: which pages of the bank are read, flags and times recur
+    On a GPU small arrays are copied once: which pages of the bank are read, flags and times recur
     from frame to frame.
     """
 
@@ -43,6 +44,7 @@ class TorchBuffers:
         pairs = zip(values, dtypes, strict=True)
         return all(self.owns(value) and self.dtype(value) == dtype for value, dtype in pairs)
 
+    @reports_full
     def upload(self, array: Array) -> torch.Tensor:
         """A tensor on the device."""
         if self.device.type == "cpu":
@@ -53,13 +55,15 @@ class TorchBuffers:
         return here.pin_memory().to(self.device, non_blocking=True)
 
     def download(self, buffer: Any) -> Array:
-        """An array of the caller's own."""
+        """A new array."""
         return to_array(buffer)
 
+    @reports_full
     def zeros(self, shape: Sequence[int], dtype: DType) -> torch.Tensor:
         """A tensor of zeros."""
         return torch.zeros(tuple(shape), dtype=TORCH_DTYPES[dtype], device=self.device)
 
+    @reports_full
     def write(self, target: Any, rows: Sequence[int], values: Any) -> None:
         """One copy on the device."""
         if len(rows) == 1:
@@ -68,6 +72,7 @@ class TorchBuffers:
             index = self.upload(np.array(rows, np.int64))
             target.index_copy_(0, index, values.to(target.dtype))
 
+    @reports_full
     def concat(self, parts: Sequence[Any]) -> torch.Tensor:
         """One copy; none of a single part."""
         return parts[0] if len(parts) == 1 else torch.cat(list(parts))
@@ -77,6 +82,7 @@ class TorchBuffers:
         tensor: torch.Tensor = buffer.expand(count, *buffer.shape[1:])
         return tensor
 
+    @reports_full
     def clip(self, buffer: Any, limit: float) -> torch.Tensor:
         """A new tensor."""
         tensor: torch.Tensor = buffer.clip(-limit, limit)
@@ -84,10 +90,10 @@ class TorchBuffers:
 
 
 class _SmallArrays:
-    """Tensors of the small arrays that were uploaded last, found again by what is in them.
+    """Tensors of the small arrays uploaded last, looked up by content.
 
-    They are sent on a stream of their own, for which alone the host waits, so that every stream
-    may read them; what reads them says so to the allocator (`GraphRunner`).
+    They are copied on a separate stream, the only one the host waits for, so that every stream may
+    read them; readers call `record_stream` (`GraphRunner`).
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,9 +1,9 @@
 """Programs replayed as CUDA graphs: one launch for hundreds of kernels.
 
 A graph is captured for each set of input shapes, the second time these occur: lengths that come
-once, as while a memory bank fills, are run kernel by kernel. A replay reads inputs from buffers of
-its own, into which the caller's are copied, and its outputs are copied out, so that they are the
-caller's. Nothing waits for the GPU. All captures of a program share one pool of memory, and take
+once, as while a memory bank fills, are run kernel by kernel. A replay reads inputs from static
+buffers, into which the caller's are copied, and its outputs are copied out, so that the caller owns
+them. Nothing waits for the GPU. All captures of a program share one pool of memory, and take
 turns: a program may be run from several threads and streams, and different programs overlap.
 
 Tables, inputs of which rows are gathered and nothing else, are not copied. The graph reads their
@@ -13,6 +13,7 @@ address from a buffer, so that one capture serves tables of any length, anywhere
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -44,7 +45,7 @@ class GraphRunner:
         compute: Named inputs to named outputs, the same kernels for the same shapes.
         tables: The inputs that are tables.
         device: The GPU.
-        captures: The most captures to keep; the one not used for longest goes first.
+        captures: The most captures to keep; the least recently used is dropped first.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class GraphRunner:
         self._most = captures
         self._captures: OrderedDict[Key, _Capture] = OrderedDict()
         self._seen: set[Key] = set()
+        self._is_short = False  # of memory: nothing is captured
         self._lock = threading.Lock()
         self._pool: tuple[int, int] | None = None
         self._stream: torch.cuda.Stream | None = None
@@ -68,10 +70,12 @@ class GraphRunner:
         key = tuple(self._shape(name, tensor) for name, tensor in inputs.items())
         now = torch.cuda.current_stream(self._device)
         for tensor in inputs.values():
-            tensor.record_stream(now)  # it may come from another
+            tensor.record_stream(now)  # it may come from another stream
         with self._lock:
             capture = self._captures.get(key)
-            if capture is None and key not in self._seen:
+            if self._is_short:
+                pass
+            elif capture is None and key not in self._seen:
                 if len(self._seen) >= _MOST_COUNTED:
                     self._seen.clear()
                 self._seen.add(key)
@@ -82,6 +86,15 @@ class GraphRunner:
             if capture is not None:
                 return self._replay(capture, inputs, now)
         return self._compute(inputs)
+
+    def release(self) -> bool:
+        """Let go of all captures and make no more; whether that gave memory back."""
+        with self._lock:
+            had, self._is_short = bool(self._captures), True
+            self._captures.clear()
+            self._pool = None
+        torch.cuda.empty_cache()
+        return had
 
     def _shape(self, name: str, tensor: torch.Tensor) -> tuple[int, ...]:
         """What a capture depends on; of a table, the shape of its rows."""
@@ -104,7 +117,7 @@ class GraphRunner:
         return outputs
 
     def _capture(self, key: Key, inputs: Tensors) -> _Capture:
-        """Run once more on a stream of our own, and keep what was started."""
+        """Run once more on a separate stream, and record what was launched."""
         if self._stream is None or self._pool is None:
             self._stream = torch.cuda.Stream(self._device)
             self._pool = torch.cuda.graph_pool_handle()
@@ -123,20 +136,23 @@ class GraphRunner:
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 outputs = self._compute({**read, **tables})
-            finally:
-                graph.capture_end()
+            except BaseException:
+                with suppress(RuntimeError):  # the first error is the one to tell
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         self._captures[key] = capture = _Capture(graph, static, tables, outputs)
         return capture
 
 
 def _is_repeated(x: torch.Tensor) -> bool:
-    """Whether it is one part, seen several times along the first axis."""
+    """Whether it is expanded along the first axis (stride 0)."""
     return x.ndim > 1 and len(x) > 1 and x.stride(0) == 0
 
 
 def _once(x: torch.Tensor) -> torch.Tensor:
-    """That one part."""
+    """The first of an expanded tensor's equal parts; any other tensor as it is."""
     return x[:1] if _is_repeated(x) else x
 
 

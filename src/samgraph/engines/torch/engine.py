@@ -9,20 +9,27 @@ from typing import Any
 import torch
 
 from samgraph.engines.devices import Device
-from samgraph.engines.protocol import Decision, EngineOptions, MemoryUsage
+from samgraph.engines.protocol import (
+    CPU_ATTENTION_TOKENS,
+    CPU_OBJECTS_AT_ONCE,
+    Decision,
+    EngineOptions,
+    MemoryUsage,
+)
 from samgraph.engines.torch.buffers import TorchBuffers
 from samgraph.engines.torch.cuda_graphs import GraphRunner
 from samgraph.engines.torch.evaluation import Evaluator
 from samgraph.engines.torch.fused import FUSED
 from samgraph.engines.torch.kernels import kernel_rules
+from samgraph.engines.torch.memory import device_is_full
 from samgraph.engines.torch.passes import FUSED_PASSES
-from samgraph.engines.torch.plan import gathered_inputs, halved_params
+from samgraph.engines.torch.plan import gathered_inputs, half_params
 from samgraph.engines.torch.products import PRODUCTS
 from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.settings import fast_float32, plain_float32, use_threads
 from samgraph.engines.torch.tensors import TORCH_DTYPES
 from samgraph.engines.torch.weights import Weights
-from samgraph.errors import EngineError
+from samgraph.errors import DeviceMemoryError, EngineError
 from samgraph.graph.binding import bind
 from samgraph.graph.graph import Graph, Node
 from samgraph.graph.types import Array, DType
@@ -47,44 +54,53 @@ class TorchProgram:
         kernels = kernel_rules() if is_fused else None
         self._evaluator = Evaluator(graph, options.precision, kernels)
         self._device, self._options = device, options
-        halved = halved_params(graph, self._evaluator.steps)
+        half = half_params(graph, self._evaluator.steps)
         arrays = {value.name: weights[value.name] for value in graph.params}
-        self._weights = Weights(arrays, halved, device)
+        self._weights = Weights(arrays, half, device)
         self._fixed = self._weights.tensors
         self._replay = None
         self._is_new = kernels is not None  # not run yet: its kernels may have to be compiled
         if device.type == "cuda":
             with torch.no_grad(), plain_float32():
-                settled = self._evaluator.settle(self._fixed, device)
-            self._fixed = {**self._fixed, **settled}
+                precomputed = self._evaluator.precompute(self._fixed, device)
+            self._fixed = {**self._fixed, **precomputed}
             tables = gathered_inputs(graph) if kernels else frozenset[str]()
             self._replay = GraphRunner(self._compute, tables, device)
 
     def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Named inputs to named outputs."""
+        while True:
+            try:
+                return self._run(inputs)
+            except (torch.OutOfMemoryError, DeviceMemoryError) as error:
+                reason = error.got if isinstance(error, DeviceMemoryError) else error
+                full = device_is_full(f"graph `{self._evaluator.graph.name}`", reason)
+            # Here the error is gone, and with it all that was computed up to it.
+            if self._replay is None or not self._replay.release():
+                raise full
+
+    def _run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The same, as often as there is memory for it."""
         if self._replay is None:
             return self._compute(inputs)
-        try:
-            if self._is_new:
-                self._is_new = False
-                self._rehearse(inputs)
-            return self._replay.run(dict(inputs))
-        except torch.OutOfMemoryError as error:
-            raise gpu_is_full(self._evaluator.graph.name, error) from error
+        if self._is_new:
+            self._is_new = False
+            self._compile_kernels(inputs)
+        return self._replay.run(dict(inputs))
 
-    def _rehearse(self, inputs: Mapping[str, torch.Tensor]) -> None:
-        """Compile the kernels of a first run side by side: seconds instead of tens of them."""
-        from samgraph.engines.torch.kernels.launch import rehearsal
+    def _compile_kernels(self, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Compile the kernels of a first run in parallel: seconds instead of tens of seconds."""
+        from samgraph.engines.torch.kernels.launch import compile_only
 
         shapes = {name: tuple(tensor.shape) for name, tensor in inputs.items()}
-        with torch.no_grad(), plain_float32():  # what is kept for these lengths must be right
+        with torch.no_grad(), plain_float32():  # what is cached for these lengths must be exact
             bindings = bind(self._evaluator.graph.inputs, shapes)
             self._evaluator.sized(self._fixed, bindings, self._device)
-        with rehearsal():
+        with compile_only():
             self._compute(inputs)
 
     def _compute(self, inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """The same, kernel by kernel."""
+        """Named inputs to named outputs, kernel by kernel."""
         graph, device = self._evaluator.graph, self._device
         shapes = {name: tuple(tensor.shape) for name, tensor in inputs.items()}
         bindings = bind(graph.inputs, shapes)
@@ -108,9 +124,9 @@ class TorchProgram:
         taken = {x.untyped_storage().data_ptr() for x in read if isinstance(x, torch.Tensor)}
         own: dict[str, torch.Tensor] = {}
         for name, tensor in found.items():
-            place = tensor.untyped_storage().data_ptr()
-            own[name] = tensor.clone() if place in taken else tensor
-            taken.add(place)
+            address = tensor.untyped_storage().data_ptr()
+            own[name] = tensor.clone() if address in taken else tensor
+            taken.add(address)
         return own
 
     def memory(self) -> MemoryUsage:
@@ -118,7 +134,7 @@ class TorchProgram:
         return MemoryUsage(self._weights.bytes, 0)
 
     def export(self) -> bytes | None:
-        """Nothing to keep."""
+        """None: there is nothing to cache."""
         return None
 
 
@@ -138,12 +154,12 @@ class TorchEngine:
 
     @property
     def ops(self) -> frozenset[str]:
-        """Those that all engines have, and its own."""
+        """The ops of all engines, and its own."""
         return frozenset((*RULES, "constant", *(FUSED if self.fuses else ())))
 
     @property
     def passes(self) -> tuple[Step, ...]:
-        """The shared ones; those that fuse come after, except in plain fp32."""
+        """The shared passes; those that fuse come after, except in plain fp32."""
         return (*_PASSES, *FUSED_PASSES) if self.fuses else _PASSES
 
     @property
@@ -163,7 +179,7 @@ class TorchEngine:
         return TorchEngine(device, fuses=device.kind == "cuda")
 
     def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
-        """What is wanted; on a GPU with one thread."""
+        """The options as requested; on a GPU with one thread."""
         if self.device.kind == "cuda":
             return Decision(replace(wanted, threads=1))
         rounded = "products rounded to bf16 but computed in fp32, as on a GPU and no faster"
@@ -181,34 +197,34 @@ class TorchEngine:
 
     @property
     def storage(self) -> frozenset[DType]:
-        """None beside those it computes in."""
+        """None but the dtypes it computes in."""
         return frozenset()
 
     @property
     def attention_tokens(self) -> int | None:
         """A GPU is filled by many objects; a CPU by one at 1024 pixels."""
-        return None if self.device.kind == "cuda" else 1 << 15
+        return None if self.device.kind == "cuda" else CPU_ATTENTION_TOKENS
 
     @property
     def objects_at_once(self) -> int:
         """All of them on a GPU, within its memory."""
-        return 32 if self.device.kind == "cuda" else 4
+        return 32 if self.device.kind == "cuda" else CPU_OBJECTS_AT_ONCE
 
     def version(self) -> str:
-        """Torch's version, and where it runs."""
+        """Torch's version, and the device."""
         name = torch.cuda.get_device_name(str(self.device)) if self.device.kind == "cuda" else "cpu"
         return f"{torch.__version__}|{name}"
 
     def compile(
         self, graph: Graph, weights: Mapping[str, Array], options: EngineOptions
     ) -> TorchProgram:
-        """Bring the weights to the device and work out the steps."""
+        """Upload the weights and plan the steps."""
         try:
             return TorchProgram(graph, weights, torch.device(str(self.device)), options)
         except torch.OutOfMemoryError as error:
-            raise gpu_is_full(graph.name, error) from error
+            raise device_is_full(f"the weights of graph `{graph.name}`", error) from error
         except RuntimeError as error:
-            text = f"torch could not bring graph `{graph.name}` to `{self.device}`"
+            text = f"torch could not load graph `{graph.name}` on `{self.device}`"
             raise EngineError(text, got=str(error).strip().split("\n")[0]) from error
 
     def restore(self, data: memoryview, options: EngineOptions) -> TorchProgram:
@@ -226,22 +242,13 @@ def _check_gpu(device: Device) -> None:
         )
     capability = torch.cuda.get_device_capability(str(device))
     if capability < OLDEST:
-        found, wanted = (".".join(map(str, pair)) for pair in (capability, OLDEST))
+        found, oldest = (".".join(map(str, pair)) for pair in (capability, OLDEST))
         raise EngineError(
             f"the GPU `{device}` is too old",
             got=f"{torch.cuda.get_device_name(str(device))}, compute capability {found}",
-            expected=f"{wanted} or newer",
+            expected=f"{oldest} or newer",
             hint='use device="cpu"',
         )
-
-
-def gpu_is_full(graph: str, error: Exception) -> EngineError:
-    """What to tell a user whose GPU has no memory left."""
-    return EngineError(
-        f"the GPU has no memory left for graph `{graph}`",
-        got=str(error).strip().split(". ")[0],
-        hint='run fewer objects or images at once, or use device="cpu"',
-    )
 
 
 engine = TorchEngine()

@@ -15,6 +15,7 @@ import torch
 from torch.utils.checkpoint import checkpoint as run_and_forget
 
 from samgraph.engines.protocol import Precision
+from samgraph.engines.torch.memory import device_is_full
 from samgraph.engines.torch.pieces import Piece, cut
 from samgraph.engines.torch.plan import Step, plan
 from samgraph.engines.torch.products import Rule
@@ -41,7 +42,7 @@ def evaluate(
 
 
 class Evaluator:
-    """A graph ready to be evaluated again and again; keeps its constants on each device it saw."""
+    """A graph to be evaluated many times; keeps its constants on each device it ran on."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Evaluator:
         self._read = (*graph.inputs, *graph.params)
         self._outputs = {value.name for _, value in graph.outputs}
         self._constants: dict[torch.device, dict[str, torch.Tensor]] = {}
-        self._checked: set[tuple[int, ...]] = set()  # lengths that were found to fit
+        self._checked: set[tuple[int, ...]] = set()  # lengths that were checked
         self._sized_steps: list[Step] = []
         self._read_later: set[str] = set()
         self._sized: dict[tuple[tuple[str, int], ...], dict[str, torch.Tensor]] = {}
@@ -85,10 +86,10 @@ class Evaluator:
             for name, value in self.graph.outputs
         }
 
-    def settle(self, weights: Tensors, device: torch.device) -> dict[str, torch.Tensor]:
-        """Compute now what needs no input, and leave it out of later runs; gives those tensors.
+    def precompute(self, weights: Tensors, device: torch.device) -> dict[str, torch.Tensor]:
+        """Compute what depends on no input, and drop it from later runs; returns those tensors.
 
-        What needs no input but its lengths is left to `sized`.
+        What depends on the inputs' lengths only is left to `sized`.
         """
         memory = {**self.constants(device), **weights}
         made: dict[str, torch.Tensor] = {}
@@ -112,7 +113,7 @@ class Evaluator:
         return {name: tensor for name, tensor in made.items() if name in read}
 
     def sized(self, values: Tensors, bindings: Mapping[str, int], device: torch.device) -> Tensors:
-        """What depends on nothing but lengths: computed once for each, the latest kept."""
+        """What depends only on lengths: computed once per set of lengths, the latest kept."""
         key = tuple(bindings.items())
         if key not in self._sized:
             memory = {**self.constants(device), **values}
@@ -124,7 +125,7 @@ class Evaluator:
         return self._sized[key]
 
     def constants(self, device: torch.device) -> dict[str, torch.Tensor]:
-        """The graph's own arrays, sent to a device once."""
+        """The graph's constants, copied to a device once."""
         if device not in self._constants:
             with torch.inference_mode(False):  # they may be read with gradients later
                 self._constants[device] = {
@@ -143,12 +144,12 @@ class Evaluator:
         for step in steps:
             try:
                 step.run(memory, bindings)
+            except torch.OutOfMemoryError as error:
+                raise device_is_full(f"graph `{self.graph.name}`", error) from error
             except RuntimeError as error:
-                full = isinstance(error, torch.OutOfMemoryError)
                 raise EngineError(
                     f"torch could not run `{step.node.op}` of graph `{self.graph.name}`",
                     got=str(error).strip().split("\n")[0],
-                    hint="smaller batches need less memory" if full else None,
                 ) from error
 
     def _run_piece(

@@ -1,10 +1,13 @@
 """The engine's own ops in torch's functions: for the CPU, and where Triton is missing."""
 
 import math
+from typing import Any
 
 import torch
 from torch.nn import functional
 
+from samgraph.engines.torch.ops.conv_norm import ConvNormAttributes
+from samgraph.engines.torch.ops.fused_linear import LinearAttributes
 from samgraph.engines.torch.products import ACTIVATIONS, PRODUCTS, Rule
 from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.tensors import widen
@@ -18,32 +21,25 @@ def fused_linear(
     bias: torch.Tensor,
     residual: torch.Tensor | None = None,
     *,
-    eps: float = 0.0,
-    activation: str = "none",
-    pool: bool = False,
-    rotated: int = 0,
-    width: int = 0,
-    grid: Pair = (1, 1),
-    theta: float = 1.0,
-    unrotated: int = 0,
-    biased: bool = True,
     dtype: torch.dtype | None = None,
+    **attributes: Any,
 ) -> torch.Tensor:
     """One function after another, in float32 but for the product."""
-    if eps:
-        x = functional.layer_norm(widen(x), x.shape[-1:], eps=eps)
+    at = LinearAttributes(**attributes)
+    if at.eps:
+        x = functional.layer_norm(widen(x), x.shape[-1:], eps=at.eps)
     y = widen(PRODUCTS["linear"](x.to(weight.dtype), weight))
-    y = y + widen(bias) if biased else y
-    y = ACTIVATIONS[activation](y)
-    if pool:
+    y = y + widen(bias) if at.biased else y
+    y = ACTIVATIONS[at.activation](y)
+    if at.pool:
         B, H, W, C = y.shape
         y = y.reshape(B, H // 2, 2, W // 2, 2, C).amax((2, 4))
-    if rotated:
-        pairs = y[..., :rotated].unflatten(-1, (-1, 2, width // 2)).mT.flatten(-3)
-        heads = rotated // width
-        rope = RULES["axial_rope"](pairs, grid=grid, theta=theta, heads=heads, unrotated=unrotated)
-        halves = rope.unflatten(-1, (-1, width // 2, 2)).mT.flatten(-3)
-        y = torch.cat([halves, y[..., rotated:]], -1)
+    if at.rotated:
+        half = at.width // 2
+        pairs = y[..., : at.rotated].unflatten(-1, (-1, 2, half)).mT.flatten(-3)
+        rotated = RULES["axial_rope"](pairs, **at.rope)
+        halves = rotated.unflatten(-1, (-1, half, 2)).mT.flatten(-3)
+        y = torch.cat([halves, y[..., at.rotated :]], -1)
     if residual is not None:
         y = y + widen(residual)
     return y.to(dtype or (weight if residual is None else residual).dtype)
@@ -89,7 +85,7 @@ def window_attention(
     scale: float,
     window: Pair,
 ) -> torch.Tensor:
-    """Windows cut out, attention, windows put together."""
+    """Partition into windows, attention, unpartition."""
     pool = k.shape[1] // q.shape[1]
     small = (window[0] // pool, window[1] // pool)
     cut = (_cut(q, small, torch.zeros_like(k_bias)), _cut(k, window, k_bias))
@@ -101,15 +97,15 @@ def window_attention(
 
 
 def _cut(x: torch.Tensor, window: Pair, fill: torch.Tensor) -> torch.Tensor:
-    """[B, H, W, C] -> [B*n, h*w, C], filled up with `fill`."""
+    """[B, H, W, C] -> [B*n, h*w, C], padded with `fill`."""
     (B, H, W, C), (h, w) = x.shape, window
     down, across = -(-H // h), -(-W // w)
     if (down * h, across * w) != (H, W):
         whole = fill.to(x.dtype).expand(B, down * h, across * w, C).clone()
         whole[:, :H, :W] = x
         x = whole
-    apart = x.reshape(B, down, h, across, w, C).transpose(2, 3)
-    return apart.reshape(B * down * across, h * w, C)
+    split = x.reshape(B, down, h, across, w, C).transpose(2, 3)
+    return split.reshape(B * down * across, h * w, C)
 
 
 def image_to_tokens(
@@ -133,43 +129,43 @@ def image_to_tokens(
     return y.to(image.dtype)
 
 
-def paint_masks(
+def upscale_masks(
     image: torch.Tensor,
-    grow: torch.Tensor,
-    grow_bias: torch.Tensor,
-    coarse: torch.Tensor,
+    dc1: torch.Tensor,
+    dc1_bias: torch.Tensor,
+    feat_s1: torch.Tensor,
     scale: torch.Tensor,
     shift: torch.Tensor,
-    again: torch.Tensor,
-    again_bias: torch.Tensor,
-    fine: torch.Tensor,
-    brushes: torch.Tensor,
+    dc2: torch.Tensor,
+    dc2_bias: torch.Tensor,
+    feat_s0: torch.Tensor,
+    hyper_in: torch.Tensor,
     *,
     eps: float,
 ) -> torch.Tensor:
-    """One function after another, cells in the order they grow."""
+    """One function after another, cells in nested order."""
     N, cells, _ = image.shape
     side = math.isqrt(cells)
-    x = functional.linear(widen(image), widen(grow), widen(grow_bias)).reshape(N, 4 * cells, -1)
-    x = x + _as_cells(widen(coarse), side)
+    x = functional.linear(widen(image), widen(dc1), widen(dc1_bias)).reshape(N, 4 * cells, -1)
+    x = x + _as_cells(widen(feat_s1), side)
     x = functional.layer_norm(x, x.shape[-1:], widen(scale), widen(shift), eps)
-    x = functional.linear(functional.gelu(x), widen(again), widen(again_bias))
-    x = functional.gelu(x.reshape(N, 16 * cells, -1) + _as_cells(widen(fine), side))
-    y = (widen(brushes) @ x.mT).reshape(N, -1, side, side, 2, 2, 2, 2)
+    x = functional.linear(functional.gelu(x), widen(dc2), widen(dc2_bias))
+    x = functional.gelu(x.reshape(N, 16 * cells, -1) + _as_cells(widen(feat_s0), side))
+    y = (widen(hyper_in) @ x.mT).reshape(N, -1, side, side, 2, 2, 2, 2)
     y = y.permute(0, 1, 2, 4, 6, 3, 5, 7).reshape(N, -1, 4 * side, 4 * side)
     return y.to(image.dtype)
 
 
 def _as_cells(x: torch.Tensor, side: int) -> torch.Tensor:
-    """A finer map [M, A, H, H] as a list [M, H*H, A] in the order in which cells grow."""
+    """A feature map [M, A, H, H] as a list of cells [M, H*H, A] in nested order."""
     if x.ndim == 3:
         return x
     M, A, H, _ = x.shape
     times = (H // side).bit_length() - 1
     parts = (side, *(2,) * times)
     order = [axis for step in range(times + 1) for axis in (1 + step, 2 + times + step)]
-    apart = x.permute(0, 2, 3, 1).reshape(M, *parts, *parts, A)
-    return apart.permute(0, *order, apart.ndim - 1).reshape(M, H * H, A)
+    split = x.permute(0, 2, 3, 1).reshape(M, *parts, *parts, A)
+    return split.permute(0, *order, split.ndim - 1).reshape(M, H * H, A)
 
 
 def grouped_linear(
@@ -203,10 +199,10 @@ def bank_keys(
     *,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """The values and where they belong."""
+    """The values plus their temporal and spatial position embeddings."""
     tagged = RULES["gather"](times, slots, axis=0, batch=0)[:, :, None] + grid
-    places = torch.cat([tagged.flatten(1, 2), positions], 1)
-    return (bank_values(pages, frames, tokens) + places).to(dtype or tokens.dtype)
+    embeddings = torch.cat([tagged.flatten(1, 2), positions], 1)
+    return (bank_values(pages, frames, tokens) + embeddings).to(dtype or tokens.dtype)
 
 
 def conv_norm(
@@ -216,23 +212,18 @@ def conv_norm(
     scale: torch.Tensor,
     shift: torch.Tensor,
     *,
-    kernel: int,
-    stride: int,
-    padding: int,
-    depthwise: bool,
-    eps: float,
-    activation: str = "none",
     dtype: torch.dtype | None = None,
+    **attributes: Any,
 ) -> torch.Tensor:
     """One function after another, in float32 but for the product."""
-    rows = weight.mT if depthwise else weight
-    taps = rows.reshape(len(rows), kernel, kernel, -1).permute(0, 3, 1, 2)
-    pairs = {"stride": (stride, stride), "padding": (padding, padding)}
-    groups = x.shape[1] if depthwise else 1
-    y = PRODUCTS["conv2d"](x.to(weight.dtype), taps, **pairs, groups=groups)
+    at = ConvNormAttributes(**attributes)
+    rows = weight.mT if at.depthwise else weight
+    kernels = rows.reshape(len(rows), at.kernel, at.kernel, -1).permute(0, 3, 1, 2)
+    groups = x.shape[1] if at.depthwise else 1
+    y = PRODUCTS["conv2d"](x.to(weight.dtype), kernels, **at.pairs, groups=groups)
     y = widen(y).movedim(1, -1) + widen(bias)
-    y = functional.layer_norm(y, y.shape[-1:], widen(scale), widen(shift), eps)
-    return ACTIVATIONS[activation](y).movedim(-1, 1).to(dtype or x.dtype)
+    y = functional.layer_norm(y, y.shape[-1:], widen(scale), widen(shift), at.eps)
+    return ACTIVATIONS[at.activation](y).movedim(-1, 1).to(dtype or x.dtype)
 
 
 def enlarge_mask(
@@ -279,6 +270,6 @@ FUSED: dict[str, Rule] = {
     "grouped_linear": grouped_linear,
     "image_to_tokens": image_to_tokens,
     "offset_norm": offset_norm,
-    "paint_masks": paint_masks,
+    "upscale_masks": upscale_masks,
     "window_attention": window_attention,
 }

@@ -1,9 +1,9 @@
-"""Pixels and masks on a GPU: frames resized where they are read, masks downloaded as bits.
+"""Pixels and masks on a GPU: frames resized on the device, masks downloaded as bits.
 
 Everything here is started on the stream of the calling thread; only what gives host arrays waits.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -12,13 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from samgraph.engines.buffers import MaskMeasures
-from samgraph.engines.torch import bicubic, measuring
+from samgraph.engines.buffers import BestMasks, MaskFilter, PassedMasks
+from samgraph.engines.torch import bicubic, measuring, screening
 from samgraph.engines.torch.kernels import has_kernels
+from samgraph.engines.torch.memory import reports_full
+from samgraph.engines.torch.screening import Screened
 
 Rgb = tuple[float, float, float]
 Bytes = NDArray[np.uint8]
-# Masks of so many pixels in all are enlarged at once.
+# The most pixels of masks enlarged at once.
 _PIXELS_AT_ONCE = 1 << 28
 
 
@@ -30,19 +32,25 @@ class TorchImages:
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
+    @reports_full
     def frame_pixels(self, frame: Bytes, size: int, mean: Rgb, std: Rgb) -> torch.Tensor:
         """To the bit what the host makes of a frame: [3, S, S]."""
         return self._resize(self._sent(frame), size, bicubic.Normalisation(mean, std))
 
+    @reports_full
     def image_pixels(self, image: Bytes, size: int, mean: Rgb, std: Rgb) -> torch.Tensor:
         """As the host, within rounding: [3, S, S]."""
         values = self._sent(image).permute(2, 0, 1)[None].float() / 255.0
         small = functional.interpolate(
             values, (size, size), mode="bilinear", align_corners=False, antialias=True
         )[0]
-        mean_, std_ = (torch.tensor(x, device=self.device)[:, None, None] for x in (mean, std))
+        mean_, std_ = (  # filled on the device: sending them would wait for it
+            torch.stack([torch.full((1, 1), x, device=self.device) for x in rgb])
+            for rgb in (mean, std)
+        )
         return (small - mean_) / std_
 
+    @reports_full
     def masks(
         self, logits: torch.Tensor, size_hw: tuple[int, int], threshold: float
     ) -> NDArray[np.bool_]:
@@ -57,31 +65,35 @@ class TorchImages:
             out[start : start + step] = bits.view(np.bool_)
         return out
 
-    def measure(
-        self,
-        logits: torch.Tensor,
-        size_hw: tuple[int, int],
-        thresholds: tuple[float, float, float],
-    ) -> MaskMeasures:
-        """Areas and boxes of masks [N, L, L] at the size of the image."""
-        found = self._measure(logits.contiguous(), size_hw, thresholds).cpu().numpy()
-        return MaskMeasures(found[:, 0], found[:, 1], found[:, 2:6])
+    @reports_full
+    def screen(
+        self, masks: torch.Tensor, ious: torch.Tensor, stability: torch.Tensor, rule: MaskFilter
+    ) -> Screened:
+        """Start to filter masks [N, M, L, L]; waits for nothing where there are kernels."""
+        return screening.screen(masks, ious, stability, rule, self._measure)
 
-    def pick(self, masks: torch.Tensor, rows: NDArray[np.int64]) -> torch.Tensor:
-        """Rows of [N, M, L, L], counted over both axes: [K, L, L]."""
-        return masks.flatten(0, 1).index_select(0, self._sent(rows))
+    @reports_full
+    def passed(self, screened: Screened) -> PassedMasks:
+        """The masks that passed, on the device."""
+        return screening.passed(screened, self._sent)
 
+    @reports_full
+    def best(self, parts: Sequence[PassedMasks], iou_threshold: float) -> BestMasks:
+        """The masks that non-maximum suppression keeps."""
+        return screening.best(parts, iou_threshold, self._sent)
+
+    @reports_full
     def changes(
         self, logits: torch.Tensor, size_hw: tuple[int, int], threshold: float
     ) -> list[NDArray[np.int64]]:
         """Where each of the masks [N, L, L] begins and ends, column by column."""
-        counts, places = measuring.changes(logits, size_hw, threshold)
-        ends = np.cumsum(counts.cpu().numpy())[:-1]
-        return np.split(places.cpu().numpy(), ends) if len(logits) else []
+        found = torch.cat(measuring.changes(logits, size_hw, threshold)).cpu().numpy()
+        ends = np.cumsum(found[: len(logits)])[:-1]
+        return np.split(found[len(logits) :], ends) if len(logits) else []
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Work of this thread on a stream of its own; complete when the block is left."""
+        """Work of this thread on a separate stream; complete when the block is left."""
         if self.device.type == "cpu":
             yield
             return
@@ -111,9 +123,7 @@ class TorchImages:
         return mask_bits
 
     @cached_property
-    def _measure(
-        self,
-    ) -> Callable[[torch.Tensor, tuple[int, int], tuple[float, float, float]], torch.Tensor]:
+    def _measure(self) -> screening.Measure:
         if not has_kernels():
             return measuring.measure
         from samgraph.engines.torch.kernels.measure import measure

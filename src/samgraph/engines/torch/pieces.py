@@ -28,26 +28,24 @@ def cut(
     steps: Sequence[Step], outputs: Collection[str], bindings: Mapping[str, int]
 ) -> list[Piece]:
     """The pieces in the order they run."""
-    places = [0, *_cuts(steps, bindings), len(steps)]
-    return [
-        _piece(tuple(steps[start:end]), steps[end:], outputs) for start, end in pairwise(places)
-    ]
+    cuts = [0, *_cuts(steps, bindings), len(steps)]
+    return [_piece(tuple(steps[start:end]), steps[end:], outputs) for start, end in pairwise(cuts)]
 
 
 def _piece(steps: tuple[Step, ...], later: Sequence[Step], outputs: Collection[str]) -> Piece:
     made = [step.node.result.name for step in steps]
     read = dict.fromkeys(value.name for step in steps for value in step.node.inputs)
-    wanted = {value.name for step in later for value in step.node.inputs} | set(outputs)
+    read_later = {value.name for step in later for value in step.node.inputs} | set(outputs)
     reads = tuple(name for name in read if name not in made)
     done = tuple(name for step in steps for name in step.done if name in reads)
-    return Piece(steps, reads, tuple(name for name in made if name in wanted), done)
+    return Piece(steps, reads, tuple(name for name in made if name in read_later), done)
 
 
 def _cuts(steps: Sequence[Step], bindings: Mapping[str, int]) -> list[int]:
     """The number of the first step of each piece but the first."""
     count = max(1, math.isqrt(len(steps)))
     alive = _alive(steps, bindings)
-    edges = [round((place + 0.5) * len(steps) / count) for place in range(count)]
+    edges = [round((index + 0.5) * len(steps) / count) for index in range(count)]
     return [min(range(*span), key=alive.__getitem__) for span in pairwise(edges)]
 
 

@@ -15,7 +15,7 @@ from samgraph.engines.torch.tensors import HALVES, widen
 Rule = Callable[..., torch.Tensor]
 Pair = tuple[int, int]
 
-# A CUDA grid has no more places; the windows of a large batch of images are more.
+# The largest y dimension of a CUDA grid; a large batch of images has more windows.
 MOST_AT_ONCE = 65_535
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def _product(compute: Rule) -> Rule:
-    """The rule that computes halves in float32 where they cannot be trusted."""
+    """The rule that computes half precision in float32 on a CPU."""
 
     def rule(*tensors: torch.Tensor, **attributes: object) -> torch.Tensor:
         first = tensors[0]
@@ -57,14 +57,14 @@ def _attention(
     heads: int,
     scale: float,
 ) -> torch.Tensor:
-    """Torch's own, which keeps no matrix of scores where it can: [B, heads, T, D]."""
+    """Torch's own, which materialises no scores where it can: [B, heads, T, D]."""
     shape = (*q.shape[:-1], v.shape[-1])
     bias = None if mask is None else _scores(mask, q, k, heads)
     q, k, v = (_split(x, heads) for x in (q, k, v))
-    if 0 in q.shape or 0 in v.shape:  # its kernels may die of nothing
+    if 0 in q.shape or 0 in v.shape:  # torch's kernels may crash on empty tensors
         return (torch.softmax(q @ k.mT * scale, -1) @ v).transpose(1, 2).reshape(shape)
     width = v.shape[-1]
-    if q.is_cuda and q.shape[-1] != width:  # its fast kernels want one width
+    if q.is_cuda and q.shape[-1] != width:  # torch's fast kernels need equal widths
         q, k, v = _same_width(q, k, v)
     parts = [x.split(MOST_AT_ONCE) for x in (q, k, v)]
     biases = [bias] * len(parts[0])
@@ -85,7 +85,7 @@ def _split(x: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def _scores(mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor, heads: int) -> torch.Tensor:
-    """What is added to the scores: [B, heads, T, S], or with B of one where it is the same."""
+    """What is added to the scores: [B, heads, T, S], or B = 1 where all batches share it."""
     scores = (heads, q.shape[-2], k.shape[-2])
     front = q.shape[:-2]
     if all(length == 1 for length in mask.shape[:-3]):
@@ -94,7 +94,7 @@ def _scores(mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor, heads: int) ->
 
 
 def _same_width(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    """Zeros behind the narrower ones: they add nothing to a score, and are cut off a result."""
+    """The narrower padded with zeros, which add nothing to a score and are sliced off a result."""
     width = max(x.shape[-1] for x in tensors)
     return [functional.pad(x, (0, width - x.shape[-1])) for x in tensors]
 

@@ -55,18 +55,18 @@ def _gather(x: torch.Tensor, index: torch.Tensor, *, axis: int, batch: int) -> t
     """Rows by number, zeros where there is no such row."""
     axis %= x.ndim
     length, front, named = x.shape[axis], x.shape[:batch], index.shape[batch:]
-    places = torch.where(index < 0, index + length, index).long()
-    inside = (places >= 0) & (places < length)
-    places = torch.where(inside, places, 0)
+    indices = torch.where(index < 0, index + length, index).long()
+    inside = (indices >= 0) & (indices < length)
+    indices = torch.where(inside, indices, 0)
     rows = x.movedim(axis, batch).flatten(0, batch)  # batch axes and axis are one
     if batch:
         starts = torch.arange(math.prod(front), device=x.device) * length
-        places = places + starts.reshape([*front, *(1,) * len(named)])
-    picked = rows.index_select(0, places.reshape(-1)).reshape([*index.shape, *rows.shape[1:]])
+        indices = indices + starts.reshape([*front, *(1,) * len(named)])
+    picked = rows.index_select(0, indices.reshape(-1)).reshape([*index.shape, *rows.shape[1:]])
     shown = inside.reshape([*index.shape, *(1,) * (rows.ndim - 1)])
     y = picked.masked_fill(~shown, 0)
     moved = range(batch, batch + len(named))
-    return y.movedim(tuple(moved), tuple(place + axis - batch for place in moved))
+    return y.movedim(tuple(moved), tuple(position + axis - batch for position in moved))
 
 
 def _layer_norm(
@@ -98,22 +98,22 @@ def _pad(x: torch.Tensor, *, before: Numbers, after: Numbers, value: float) -> t
 
 
 def _reduce(x: torch.Tensor, *, axes: Numbers, how: str, keep: bool) -> torch.Tensor:
-    places = [axis % x.ndim for axis in axes]
+    reduced = [axis % x.ndim for axis in axes]
     if how == "argmax":
-        return _argmax(x, places, keep)
-    if not places:  # torch would take all axes
+        return _argmax(x, reduced, keep)
+    if not reduced:  # torch would take all axes
         return x
     name = {"max": "amax", "min": "amin"}.get(how, how)
-    y: torch.Tensor = getattr(torch, name)(widen(x), places, keepdim=keep)
+    y: torch.Tensor = getattr(torch, name)(widen(x), reduced, keepdim=keep)
     return y.to(x.dtype)
 
 
-def _argmax(x: torch.Tensor, places: list[int], keep: bool) -> torch.Tensor:
+def _argmax(x: torch.Tensor, reduced: list[int], keep: bool) -> torch.Tensor:
     """The first of the largest, in the named axes read in the order given."""
-    left = [axis for axis in range(x.ndim) if axis not in places]
-    count = math.prod(x.shape[axis] for axis in places)
-    y = x.permute(left + places).reshape([x.shape[axis] for axis in left] + [count]).argmax(-1)
-    return y.reshape([1 if i in places else n for i, n in enumerate(x.shape)]) if keep else y
+    left = [axis for axis in range(x.ndim) if axis not in reduced]
+    count = math.prod(x.shape[axis] for axis in reduced)
+    y = x.permute(left + reduced).reshape([x.shape[axis] for axis in left] + [count]).argmax(-1)
+    return y.reshape([1 if i in reduced else n for i, n in enumerate(x.shape)]) if keep else y
 
 
 def _reshape(x: torch.Tensor, *, shape: Numbers) -> torch.Tensor:

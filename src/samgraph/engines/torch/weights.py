@@ -29,10 +29,10 @@ class Weights:
     """The weights of one program, by name; tensors are shared with other programs."""
 
     def __init__(
-        self, arrays: dict[str, Array], halved: dict[str, torch.dtype], device: torch.device
+        self, arrays: dict[str, Array], half: dict[str, torch.dtype], device: torch.device
     ) -> None:
         self._held = {
-            name: _on_device(array, device, halved.get(name)) for name, array in arrays.items()
+            name: _on_device(array, device, half.get(name)) for name, array in arrays.items()
         }
         self.tensors = {name: held.tensor for name, held in self._held.items()}
 

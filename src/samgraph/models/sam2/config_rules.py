@@ -5,7 +5,7 @@ a few times those of the largest SAM 2; a field that is not in the table has the
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -47,45 +47,48 @@ RANGES: dict[str, Range] = {
 }
 
 
-def field_problems(config: Any) -> Iterator[str]:
-    """Problems of single fields of a config dataclass, one sentence each."""
-    hints = get_type_hints(type(config))
+def field_problems(config: Any, more: Mapping[str, Range] | None = None) -> Iterator[str]:
+    """Problems of single fields of a config dataclass, one sentence each.
+
+    `more` are ranges of fields that the table does not have.
+    """
+    hints, ranges = get_type_hints(type(config)), {**RANGES, **(more or {})}
     for field in fields(config):
-        problem = _problem(field.name, getattr(config, field.name), hints[field.name])
+        problem = _problem(field.name, getattr(config, field.name), hints[field.name], ranges)
         if problem:
             yield problem
 
 
-def size_problems(config: Any) -> Iterator[str]:
-    """Combinations of fields that are too large, though each is within its range."""
-    if sum(config.stages) > MOST_BLOCKS:
-        yield f"{sum(config.stages)} blocks are more than {MOST_BLOCKS}"
+def map_problems(config: Any) -> Iterator[str]:
+    """Maps that are too large, though each of their dimensions is within its range."""
     if config.grid**2 * config.channels > MOST_CELLS:
         yield f"{config.channels} channels are too many at {config.image_size} pixels"
 
 
-def _problem(name: str, value: object, hint: Any) -> str | None:
+def _problem(name: str, value: object, hint: Any, ranges: Mapping[str, Range]) -> str | None:
     if get_origin(hint) is tuple:
-        return _tuple_problem(name, value, get_args(hint))
+        return _tuple_problem(name, value, get_args(hint), ranges)
     if hint is str:
         is_name = isinstance(value, str) and value.isprintable() and 0 < len(value) <= LONGEST_NAME
         return None if is_name else f"`{name}` is not a short printable text"
     if not _is_of(hint, value):
         return f"`{name}` is not {_called(hint)}: {shown(repr(value)[:80])}"
-    low, high = RANGES.get(name) or BY_TYPE.get(hint, (-math.inf, math.inf))
+    low, high = ranges.get(name) or BY_TYPE.get(hint, (-math.inf, math.inf))
     if not low <= value <= high:  # type: ignore[operator]  # a number, as was just checked
         return f"`{name}` is {shown(str(value)[:40])}, not within {low:g} and {high:g}"
     return None
 
 
-def _tuple_problem(name: str, value: object, kinds: tuple[Any, ...]) -> str | None:
+def _tuple_problem(
+    name: str, value: object, kinds: tuple[Any, ...], ranges: Mapping[str, Range]
+) -> str | None:
     """`tuple[int, ...]` may have any length up to a limit, `tuple[int, int]` exactly two."""
     if not isinstance(value, tuple):
         return f"`{name}` is not a list of numbers"
     fits = len(value) <= LONGEST_TUPLE if kinds[-1] is Ellipsis else len(value) == len(kinds)
     if not fits:
         return f"`{name}` has {len(value):,} entries"
-    return next(filter(None, (_problem(name, item, kinds[0]) for item in value)), None)
+    return next(filter(None, (_problem(name, item, kinds[0], ranges) for item in value)), None)
 
 
 def _is_of(kind: type, value: object) -> bool:

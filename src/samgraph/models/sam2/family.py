@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from samgraph.models.family import Family
 from samgraph.models.sam2.config import CONFIGS, MEDSAM2, NANO, Sam2Config, find_config, from_json
+from samgraph.models.sam2.exports import plan
 from samgraph.models.sam2.graphs import trace_graphs, unread, weight_shapes
 from samgraph.models.sam2.model import Sam2Model
 
@@ -43,4 +44,5 @@ family = Family(
     find_config=find_config,
     config_from_json=from_json,
     build=Sam2Model,
+    export_plan=plan,
 )

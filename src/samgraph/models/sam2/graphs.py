@@ -14,11 +14,12 @@ Lengths that change from call to call are symbols: B images, N prompts or object
 F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mask size.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from samgraph import ops
-from samgraph.graph import Builder, Dim, Graph, Tensor, symbol
+from samgraph.graph import Builder, Dim, Graph, Scope, Tensor, symbol
 from samgraph.models.family import NO_POINT
 from samgraph.models.sam2 import (
     mask_decoder,
@@ -28,15 +29,17 @@ from samgraph.models.sam2 import (
     prompts,
 )
 from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.sam2.graph_set import GraphSet
 from samgraph.models.sam2.hiera import hiera
 from samgraph.models.sam2.layers import conv2d, to_image, to_tokens
+from samgraph.models.sam2.memory_attention import Attend
+from samgraph.models.sam2.memory_design import SAM2_MEMORY, MemoryDesign, Recalled
 from samgraph.models.sam2.neck import neck
-from samgraph.models.sam2.positions import sine_grid
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
 from samgraph.passes.fix_inputs import fix_inputs
 from samgraph.passes.hoist_shared import hoist_shared
 
-FEATURES = ("embedding", "fine_0", "fine_1")
 HIDDEN_LOGIT = -1024.0
 # The inputs of `decode` that are the same for every object that is tracked.
 _NO_PROMPT = {"points": 0.0, "labels": NO_POINT, "has_mask": False, "no_memory": False}
@@ -49,16 +52,21 @@ def image_encoder(config: Sam2Config) -> Graph:
     image = builder.input("image", f"f32[B,3,{S},{S}]")
     at = builder.scope()
     encoder = at / "image_encoder"
-    levels = neck(encoder / "neck", config, hiera(encoder / "trunk", config, image))
+    maps = [x.transpose(0, 3, 1, 2) for x in hiera(encoder / "trunk", config, image)]
+    return builder.finish(pyramid_features(at, config, neck(encoder / "neck", config, maps)))
+
+
+def pyramid_features(at: Scope, config: TrackerConfig, levels: list[Tensor]) -> dict[str, Tensor]:
+    """The feature maps of a pyramid, finest first: those of high resolution are projected."""
     decoder = at / "sam_mask_decoder"
-    return builder.finish(
-        embedding=levels[2],
-        fine_0=conv2d(decoder / "conv_s0", levels[0], config.channels // 8, 1),
-        fine_1=conv2d(decoder / "conv_s1", levels[1], config.channels // 4, 1),
-    )
+    return {
+        "embedding": levels[2],
+        "fine_0": conv2d(decoder / "conv_s0", levels[0], config.channels // 8, 1),
+        "fine_1": conv2d(decoder / "conv_s1", levels[1], config.channels // 4, 1),
+    }
 
 
-def decode(config: Sam2Config) -> Graph:
+def decode(config: TrackerConfig) -> Graph:
     """Prompts on image features -> four masks, and the selected mask.
 
     Flags per prompt: `no_memory`, the embedding is unconditioned; `has_mask`, `mask` is a prompt;
@@ -71,7 +79,7 @@ def decode(config: Sam2Config) -> Graph:
     return builder.finish(_answers(builder, config, decoded, multimask))
 
 
-def decode_tracked(config: Sam2Config) -> Graph:
+def decode_tracked(config: TrackerConfig) -> Graph:
     """`decode` for objects that are tracked: no prompt, an embedding that remembers, multimask.
 
     Outputs: object_score, best_mask, best_iou and pointer, as in `decode`.
@@ -81,7 +89,7 @@ def decode_tracked(config: Sam2Config) -> Graph:
     return replace(graph, name="decode_tracked")
 
 
-def decode_alternatives(config: Sam2Config) -> Graph:
+def decode_alternatives(config: TrackerConfig) -> Graph:
     """`decode_tracked` before it selects a mask, for policies that compare them.
 
     Outputs: object_score [N, 1], masks [N, 3, L, L] (-1024 where the object is occluded or absent),
@@ -103,10 +111,10 @@ def decode_alternatives(config: Sam2Config) -> Graph:
     return fix_inputs(graph, {**_NO_PROMPT, "multimask": True})
 
 
-def _decoded(builder: Builder, config: Sam2Config) -> tuple[mask_decoder.Decoded, Tensor]:
+def _decoded(builder: Builder, config: TrackerConfig) -> tuple[mask_decoder.Decoded, Tensor]:
     """The four masks of prompts on image features, and the flag `multimask`."""
     C, L = config.channels, config.mask_size
-    embedding, fine_0, fine_1 = _features(builder, config, "N")
+    embedding, fine = _features(builder, config, "N")
     points = builder.input("points", "f32[N,P,2]")
     labels = builder.input("labels", "i64[N,P]")
     mask = builder.input("mask", f"f32[N,1,{L},{L}]")
@@ -124,7 +132,7 @@ def _decoded(builder: Builder, config: Sam2Config) -> tuple[mask_decoder.Decoded
         at / "sam_mask_decoder",
         config,
         image,
-        (fine_0, fine_1),
+        fine,
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
         prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
@@ -133,7 +141,7 @@ def _decoded(builder: Builder, config: Sam2Config) -> tuple[mask_decoder.Decoded
 
 
 def _answers(
-    builder: Builder, config: Sam2Config, decoded: mask_decoder.Decoded, multimask: Tensor
+    builder: Builder, config: TrackerConfig, decoded: mask_decoder.Decoded, multimask: Tensor
 ) -> dict[str, Tensor]:
     """The four masks, and the selected mask with its object pointer."""
     at, C, N = builder.scope(), config.channels, symbol("N")
@@ -156,25 +164,25 @@ def _answers(
     }
 
 
-def decode_points(config: Sam2Config) -> Graph:
+def decode_points(config: TrackerConfig) -> Graph:
     """Points on one still image, embedding [1, C, E, E] -> four masks for each of N prompts.
 
     As `decode` with `no_memory` and without `mask`; outputs masks, ious, stability, object_score.
     """
     builder = Builder("decode_points")
-    embedding, *fine = _features(builder, config, "1")
+    embedding, fine = _features(builder, config, "1")
     points = builder.input("points", "f32[N,P,2]")
     labels = builder.input("labels", "i64[N,P]")
     at, N = builder.scope(), symbol("N")
     encoder = at / "sam_prompt_encoder"
     no_memory = at.weight("no_mem_embed", 1, 1, config.channels)
     image = to_tokens(embedding) + no_memory + prompts.no_mask(encoder, config)
-    image, fine_0, fine_1 = (ops.expand(x, N, *x.shape[1:]) for x in (image, *fine))
+    image, *maps = (ops.expand(x, N, *x.shape[1:]) for x in (image, *(fine or ())))
     decoded = mask_decoder.decode(
         at / "sam_mask_decoder",
         config,
         image,
-        (fine_0, fine_1),
+        (maps[0], maps[1]) if maps else None,
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
         prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
@@ -187,33 +195,34 @@ def decode_points(config: Sam2Config) -> Graph:
     )
 
 
-def prepare_image(config: Sam2Config) -> Graph:
+def prepare_image(config: TrackerConfig) -> Graph:
     """The part of `decode_points` that depends on the image alone: run once per image."""
-    return _prepared(config)[0]
+    return cut_decode_points(config)[0]
 
 
-def decode_prepared(config: Sam2Config) -> Graph:
+def decode_prepared(config: TrackerConfig) -> Graph:
     """The rest of `decode_points`: outputs of `prepare_image`, and points -> masks."""
-    return _prepared(config)[1]
+    return cut_decode_points(config)[1]
 
 
-def _prepared(config: Sam2Config) -> tuple[Graph, Graph]:
+def cut_decode_points(config: TrackerConfig) -> tuple[Graph, Graph]:
     """`decode_points` cut in two; the first reorders the high-resolution maps to upscaled cells."""
     graph = conv_transpose_to_linear(decode_points(config))
-    return hoist_shared(graph, FEATURES, names=_OF_ONE)
+    return hoist_shared(graph, tuple(config.feature_maps), names=OF_ONE)
 
 
-def _features(builder: Builder, config: Sam2Config, count: str) -> tuple[Tensor, Tensor, Tensor]:
-    """The three maps of the image encoder as inputs (`FEATURES`)."""
-    C, E, L = config.channels, config.grid, config.mask_size
-    return (
-        builder.input("embedding", f"f32[{count},{C},{E},{E}]"),
-        builder.input("fine_0", f"f32[{count},{C // 8},{L},{L}]"),
-        builder.input("fine_1", f"f32[{count},{C // 4},{2 * E},{2 * E}]"),
-    )
+def _features(
+    builder: Builder, config: TrackerConfig, count: str
+) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    """The maps of the image encoder as inputs: the embedding, and those of high resolution."""
+    maps = [
+        builder.input(name, f"f32[{count},{','.join(map(str, shape))}]")
+        for name, shape in config.feature_maps.items()
+    ]
+    return maps[0], (maps[1], maps[2]) if len(maps) > 1 else None
 
 
-def mask_prompt(config: Sam2Config) -> Graph:
+def mask_prompt(config: TrackerConfig) -> Graph:
     """A mask given instead of clicks: mask [N, 1, S, S] of 0 and 1.
 
     Outputs: logits [N, 1, L, L], plus or minus ten, to use as the result; and prompt
@@ -229,8 +238,10 @@ def mask_prompt(config: Sam2Config) -> Graph:
     )
 
 
-def encode_memory(config: Sam2Config, images: str = "1") -> Graph:
-    """embedding [1, C, E, E] of a frame, mask logits [N, 1, L, L] -> memory [N, E*E, 64].
+def encode_memory(
+    config: TrackerConfig, images: str = "1", design: MemoryDesign = SAM2_MEMORY
+) -> Graph:
+    """embedding [1, C, E, E] of a frame, mask logits [N, 1, L, L] -> memory [N, T, 64].
 
     `binary` is a flag per object: the mask is from a prompted frame and is hardened first. With
     `images="N"` every object has its own frame, as in training.
@@ -245,37 +256,42 @@ def encode_memory(config: Sam2Config, images: str = "1") -> Graph:
     absent = ops.where(score > 0.0, 0.0, 1.0).reshape(N, 1, 1, 1)
     full = ops.resize(memory_encoder.steepen(mask, binary), (S, S), how="bilinear")
     full = memory_encoder.mask_for_memory(full)
-    memory = memory_encoder.memory_encoder(builder.scope(), config, embedding, full, absent)
-    return builder.finish(memory=to_tokens(memory))
+    at = builder.scope()
+    memory = memory_encoder.memory_encoder(at, config, embedding, full, absent)
+    return builder.finish(memory=design.store(at, config, memory))
 
 
-def attend_memory(config: Sam2Config, images: str = "1") -> Graph:
+def attend_memory(
+    config: TrackerConfig, images: str = "1", design: MemoryDesign = SAM2_MEMORY
+) -> Graph:
     """embedding [1, C, E, E] and the memory of each object -> embedding [N, C, E, E].
 
-    memory [N, F, E*E, 64]; slots [N, F], the row of the temporal position encoding of each frame;
+    memory [N, F, T, 64]; slots [N, F], the row of the temporal position encoding of each frame;
     pointers [N, Q, C]; pointer_times [N, Q], distances in frames over the longest. Q may be zero.
     With `images="N"` every object has its own frame.
     """
     builder = Builder("memory_attention")
-    C, T, F = config.channels, config.grid**2, _frames(config)
+    C, T, F = config.channels, config.memory_tokens, _frames(config)
     embedding = _embedding(builder, config, images)
     frames = builder.input("memory", f"f32[N,{F},{T},{config.memory_channels}]")
     slots = builder.input("slots", f"i64[N,{F}]")
     pointers = builder.input("pointers", f"f32[N,Q,{C}]")
     times = builder.input("pointer_times", "f32[N,Q]")
-    return builder.finish(
-        embedding=_attended(builder, config, embedding, frames, slots, pointers, times)
-    )
+    recalled = design.recall(builder.scope(), config, frames, slots)
+    attended = _attended(builder, config, embedding, recalled, pointers, times, design.attend)
+    return builder.finish(embedding=attended)
 
 
-def attend_bank(config: Sam2Config, stored: str = "bf16") -> Graph:
+def attend_bank(
+    config: TrackerConfig, stored: str = "bf16", design: MemoryDesign = SAM2_MEMORY
+) -> Graph:
     """`attend_memory` over the pages of a memory bank, gathered inside the graph.
 
-    pages [P, E*E, 64] as stored; frames [N, F], the page of each remembered frame; pointer_rows
+    pages [P, T, 64] as stored; frames [N, F], the page of each remembered frame; pointer_rows
     [R, C]; pointers [N, Q], the row of each pointer. The rest as in `attend_memory`.
     """
     builder = Builder("attend_bank")
-    C, T = config.channels, config.grid**2
+    C, T = config.channels, config.memory_tokens
     embedding = _embedding(builder, config, "1")
     pages = builder.input("pages", f"{stored}[P,{T},{config.memory_channels}]")
     frames = builder.input("frames", f"i64[N,{_frames(config)}]")
@@ -286,45 +302,39 @@ def attend_bank(config: Sam2Config, stored: str = "bf16") -> Graph:
     memory = ops.gather(pages, frames, 0)
     if stored != "f32":
         memory = ops.cast(memory, "f32")
-    recalled = ops.gather(rows, pointers, 0)
-    return builder.finish(
-        embedding=_attended(builder, config, embedding, memory, slots, recalled, times)
-    )
+    gathered = ops.gather(rows, pointers, 0)
+    recalled = design.recall(builder.scope(), config, memory, slots)
+    attended = _attended(builder, config, embedding, recalled, gathered, times, design.attend)
+    return builder.finish(embedding=attended)
 
 
-def _frames(config: Sam2Config) -> Dim:
+def _frames(config: TrackerConfig) -> Dim:
     """The number of remembered frames: a symbol, or 1 without `rope_k_repeat`."""
     return symbol("F") if config.rope_k_repeat else 1
 
 
-def _embedding(builder: Builder, config: Sam2Config, images: str) -> Tensor:
+def _embedding(builder: Builder, config: TrackerConfig, images: str) -> Tensor:
     C, E = config.channels, config.grid
     return builder.input("embedding", f"f32[{images},{C},{E},{E}]")
 
 
 def _attended(
     builder: Builder,
-    config: Sam2Config,
+    config: TrackerConfig,
     embedding: Tensor,
-    frames: Tensor,
-    slots: Tensor,
+    recalled: Recalled,
     pointers: Tensor,
     times: Tensor,
+    attend: Attend,
 ) -> Tensor:
-    """Memory attention from frames [N, F, E*E, 64] and pointers [N, Q, C]."""
-    C, E, T = config.channels, config.grid, config.grid**2
-    N, F = symbol("N"), _frames(config)
-    at = builder.scope()
+    """Memory attention from recalled frames and pointers [N, Q, C]."""
+    E, at = config.grid, builder.scope()
+    frames, frame_position, unrotated = recalled
     tokens = memory_bank.pointer_tokens(config, pointers)
-    memory = ops.concat([frames.reshape(N, F * T, config.memory_channels), tokens], axis=1)
-    position = ops.concat(
-        [
-            memory_bank.frame_positions(at, config, slots),
-            memory_bank.pointer_positions(at, config, times),
-        ],
-        axis=1,
-    )
-    grid_position = builder.constant(sine_grid(C, E, E).reshape(1, C, T).transpose(0, 2, 1))
+    memory = ops.concat([frames, tokens], axis=1)
+    pointer_position = memory_bank.pointer_positions(at, config, times)
+    position = ops.concat([frame_position, pointer_position], axis=1)
+    grid_position = builder.constant(memory_bank.token_positions(config.channels, E)[None])
     x = memory_attention.memory_attention(
         at / "memory_attention",
         config,
@@ -332,47 +342,54 @@ def _attended(
         grid_position,
         memory,
         position,
-        tokens.shape[1],
+        tokens.shape[1] + unrotated,
+        attend,
     )
     return to_image(x, E, E)
 
 
-TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
-    "image_encoder": image_encoder,
-    "decode": decode,
-    "memory_encoder": encode_memory,
-    "memory_attention": attend_memory,
-    "mask_prompt": mask_prompt,
-    "prepare_image": prepare_image,
-    "decode_prepared": decode_prepared,
-}
-# For tracking: memory_attention over a bank's pages, by their dtype, and decode without prompts.
-TRACKING_TRACES: dict[str, Callable[[Sam2Config], Graph]] = {
-    "decode_tracked": decode_tracked,
-    "decode_alternatives": decode_alternatives,
-    "attend_bank": attend_bank,
-    "attend_bank_fp32": lambda config: attend_bank(config, "f32"),
-}
-_OF_ONE = ("prepare_image", "decode_prepared")  # both are cut from one graph
+OF_ONE = ("prepare_image", "decode_prepared")  # both are cut from one graph
 
 
-def unread(config: Sam2Config) -> dict[str, tuple[int, ...]]:
+def unread(config: TrackerConfig) -> dict[str, tuple[int, ...]]:
     """Tensors of a checkpoint that no graph reads: `no_mem_embed` is added to features instead."""
     return {"no_mem_pos_enc": (1, 1, config.channels)}
 
 
+def graph_set(
+    image_encoder: Callable[[Any], Graph],
+    design: MemoryDesign = SAM2_MEMORY,
+    unread: Callable[[Any], Mapping[str, tuple[int, ...]]] = unread,
+) -> GraphSet:
+    """The graphs of a family with its own trunk and memory, and SAM 2's decoder."""
+    traces: dict[str, Callable[[Any], Graph]] = {
+        "image_encoder": image_encoder,
+        "decode": decode,
+        "memory_encoder": lambda config: encode_memory(config, design=design),
+        "memory_attention": lambda config: attend_memory(config, design=design),
+        "mask_prompt": mask_prompt,
+        "prepare_image": prepare_image,
+        "decode_prepared": decode_prepared,
+    }
+    # Memory attention over a bank's pages, by their dtype, and decode without prompts.
+    tracking: dict[str, Callable[[Any], Graph]] = {
+        "decode_tracked": decode_tracked,
+        "decode_alternatives": decode_alternatives,
+        "attend_bank": lambda config: attend_bank(config, design=design),
+        "attend_bank_fp32": lambda config: attend_bank(config, "f32", design),
+    }
+    return GraphSet(traces, tracking, (OF_ONE, cut_decode_points), unread)
+
+
+GRAPHS = graph_set(image_encoder)
+TRACES, TRACKING_TRACES = GRAPHS.traces, GRAPHS.tracking
+
+
 def trace_graphs(config: Sam2Config, names: Iterable[str] = TRACES) -> dict[str, Graph]:
     """Graphs by name; of two that are cut from one graph, both are included."""
-    wanted = dict.fromkeys(names)
-    pair = dict(zip(_OF_ONE, _prepared(config), strict=True)) if wanted.keys() & _OF_ONE else {}
-    every = TRACES | TRACKING_TRACES
-    return {name: every[name](config) for name in wanted if name not in pair} | pair
+    return GRAPHS.trace(config, names)
 
 
 def weight_shapes(config: Sam2Config) -> dict[str, tuple[int, ...]]:
     """The name and shape of every tensor of a checkpoint for this config."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for graph in trace_graphs(config).values():
-        for value in graph.params:
-            shapes[value.name] = value.type.lengths
-    return shapes | unread(config)
+    return GRAPHS.weight_shapes(config)

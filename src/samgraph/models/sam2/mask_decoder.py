@@ -15,8 +15,8 @@ import numpy as np
 
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv_transpose2d, layer_norm_2d, mlp, to_image, width
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.models.sam2.two_way import two_way
 
 MASKS = 4
@@ -37,16 +37,17 @@ class Decoded:
 
 def decode(
     at: Scope,
-    config: Sam2Config,
+    config: TrackerConfig,
     image: Tensor,
-    fine: tuple[Tensor, Tensor],
+    fine: tuple[Tensor, Tensor] | None,
     sparse: Tensor,
     image_position: Tensor,
     mask: Tensor | None = None,
 ) -> Decoded:
     """All four masks of images with the mask prompt added: image [N, I, C].
 
-    fine [N, C/8, 4E, 4E] and [N, C/4, 2E, 2E], sparse [N, P, C]; `mask` as in `two_way`.
+    fine [N, C/8, 4E, 4E] and [N, C/4, 2E, 2E], if the trunk has such maps; sparse [N, P, C];
+    `mask` as in `two_way`.
     """
     N = sparse.shape[0]
     start = ops.expand(output_tokens(at, config), N, OUTPUT_TOKENS, config.channels)
@@ -61,22 +62,28 @@ def decode(
     return Decoded(masks, ops.sigmoid(ious), mask_tokens, score)
 
 
-def output_tokens(at: Scope, config: Sam2Config) -> Tensor:
+def output_tokens(at: Scope, config: TrackerConfig) -> Tensor:
     """The learned output tokens: [1, 6, C]."""
     names = (("obj_score_token", 1), ("iou_token", 1), ("mask_tokens", MASKS))
     parts = [(at / name).weight("weight", n, config.channels) for name, n in names]
     return ops.concat(parts, axis=0)[None]
 
 
-def upscale(at: Scope, config: Sam2Config, x: Tensor, fine: tuple[Tensor, Tensor]) -> Tensor:
+def upscale(
+    at: Scope, config: TrackerConfig, x: Tensor, fine: tuple[Tensor, Tensor] | None
+) -> Tensor:
     """Upscaled 4x, with the high-resolution maps added: [N, C, E, E] -> [N, C/8, 4E, 4E]."""
     up, C = at / "output_upscaling", config.channels
-    x = conv_transpose2d(up / 0, x, C // 4, 2) + fine[1]
+    x = conv_transpose2d(up / 0, x, C // 4, 2)
+    x = x if fine is None else x + fine[1]
     x = ops.gelu(layer_norm_2d(up / 1, x, eps=config.norm_eps))
-    return ops.gelu(conv_transpose2d(up / 3, x, C // 8, 2) + fine[0])
+    x = conv_transpose2d(up / 3, x, C // 8, 2)
+    return ops.gelu(x if fine is None else x + fine[0])
 
 
-def predict_masks(at: Scope, config: Sam2Config, mask_tokens: Tensor, upscaled: Tensor) -> Tensor:
+def predict_masks(
+    at: Scope, config: TrackerConfig, mask_tokens: Tensor, upscaled: Tensor
+) -> Tensor:
     """The hypernetwork MLP of each mask token times every pixel: [N, M, 4E, 4E] logits."""
     C, (N, c, height, columns) = config.channels, upscaled.shape
     nets = at / "output_hypernetworks_mlps"
@@ -119,6 +126,6 @@ def best_index(decoded: Decoded, multimask: Tensor, stability: Tensor) -> Tensor
     return ops.where(multimask, others, ops.where(is_stable, 0, others))
 
 
-def pointer(at: Scope, config: Sam2Config, token: Tensor) -> Tensor:
+def pointer(at: Scope, config: TrackerConfig, token: Tensor) -> Tensor:
     """The object pointer from a mask token: [N, C] -> [N, C]."""
     return mlp(at / "obj_ptr_proj", token, (config.channels,) * 3)

@@ -13,55 +13,63 @@ Where positions are added is set by the config (`pos_enc_at_...`), as in the ori
 Shapes: N objects, T cells of the grid, M memory tokens, K of them pointers, C channels.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from samgraph import ops
 from samgraph.errors import ShapeError
 from samgraph.graph import Dim, Scope, Tensor
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import layer_norm, linear
+from samgraph.models.sam2.tracker_config import TrackerConfig
 
 _POSITION_SHARE = 0.1
+# Attention with its projections: scope, config, queries, keys, values, unrotated keys.
+Attend = Callable[[Scope, Any, Tensor, Tensor, Tensor, Dim], Tensor]
 
 
 def memory_attention(
     at: Scope,
-    config: Sam2Config,
+    config: TrackerConfig,
     current: Tensor,
     position: Tensor,
     memory: Tensor,
     memory_position: Tensor,
-    pointer_tokens: Dim,
+    unrotated: Dim,
+    attend: Attend | None = None,
 ) -> Tensor:
     """current [N or 1, T, C], its sine position [1, T, C], memory [N, M, 64] -> [N, T, C].
 
-    A tenth of the position is added once, at the start.
+    A tenth of the position is added once, at the start. The last `unrotated` tokens of the memory
+    have no position in the grid. `attend` is the cross-attention, by default `rope_attention`.
     """
-    _check_rope(config, memory.shape[1] - pointer_tokens)
+    _check_rope(config, memory.shape[1] - unrotated)
     x = at.mark("input", current + position * _POSITION_SHARE)
     memory = at.mark("memory", memory)
     memory_position = at.mark("memory_position", memory_position)
     for i in range(config.memory_layers):
         layer = at / "layers" / i
-        x = memory_layer(layer, config, x, position, memory, memory_position, pointer_tokens)
+        x = memory_layer(layer, config, x, position, memory, memory_position, unrotated, attend)
     return layer_norm(at / "norm", x, eps=config.transformer_norm_eps)
 
 
 def memory_layer(
     at: Scope,
-    config: Sam2Config,
+    config: TrackerConfig,
     x: Tensor,
     position: Tensor,
     memory: Tensor,
     memory_position: Tensor,
-    pointer_tokens: Dim,
+    unrotated: Dim,
+    attend: Attend | None = None,
 ) -> Tensor:
     """One layer: [N or 1, T, C] -> [N, T, C]. Self-attention of a shared frame is computed once."""
     x = at.mark("after_self_attn", self_attention_step(at, config, x, position))
     x = ops.expand(x, memory.shape[0], *x.shape[1:])
-    x = cross_attention_step(at, config, x, position, memory, memory_position, pointer_tokens)
+    x = cross_attention_step(at, config, x, position, memory, memory_position, unrotated, attend)
     return at.mark("output", feedforward_step(at, config, at.mark("after_cross_attn", x)))
 
 
-def self_attention_step(at: Scope, config: Sam2Config, x: Tensor, position: Tensor) -> Tensor:
+def self_attention_step(at: Scope, config: TrackerConfig, x: Tensor, position: Tensor) -> Tensor:
     """Self-attention of the frame."""
     normal = layer_norm(at / "norm1", x, eps=config.transformer_norm_eps)
     q = normal + position if config.pos_enc_at_attn else normal
@@ -70,21 +78,23 @@ def self_attention_step(at: Scope, config: Sam2Config, x: Tensor, position: Tens
 
 def cross_attention_step(
     at: Scope,
-    config: Sam2Config,
+    config: TrackerConfig,
     x: Tensor,
     position: Tensor,
     memory: Tensor,
     memory_position: Tensor,
-    pointer_tokens: Dim,
+    unrotated: Dim,
+    attend: Attend | None = None,
 ) -> Tensor:
     """Cross-attention to the memory."""
     normal = layer_norm(at / "norm2", x, eps=config.transformer_norm_eps)
     q = normal + position if config.pos_enc_at_cross_attn_queries else normal
     k = memory + memory_position if config.pos_enc_at_cross_attn_keys else memory
-    return x + rope_attention(at / "cross_attn_image", config, q, k, memory, pointer_tokens)
+    attend = attend or rope_attention
+    return x + attend(at / "cross_attn_image", config, q, k, memory, unrotated)
 
 
-def feedforward_step(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
+def feedforward_step(at: Scope, config: TrackerConfig, x: Tensor) -> Tensor:
     """Two linear layers with a ReLU between."""
     normal = layer_norm(at / "norm3", x, eps=config.transformer_norm_eps)
     hidden = ops.relu(linear(at / "linear1", normal, config.memory_feedforward))
@@ -92,30 +102,50 @@ def feedforward_step(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
 
 
 def rope_attention(
-    at: Scope, config: Sam2Config, q: Tensor, k: Tensor, v: Tensor, unrotated: Dim
+    at: Scope,
+    config: TrackerConfig,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    unrotated: Dim,
+    *,
+    key_side: int | None = None,
 ) -> Tensor:
-    """Attention with its projections, queries and keys rotated by their position in the grid."""
-    C, heads = config.channels, config.memory_heads
+    """Attention with its projections, queries and keys rotated by their position in the grid.
+
+    `key_side` is the side of the keys' grid, if it is not that of the queries.
+    """
+    q, k, v = project(at, config, q, k, v)
+    q, k = rotate(config, q, 0), rotate(config, k, unrotated, key_side)
+    q, k = at.mark("q_rotated", q), at.mark("k_rotated", k)
+    y = ops.attention(q, k, v, heads=config.memory_heads, scale=score_scale(config))
+    return linear(at / "out_proj", y, config.channels)
+
+
+def project(
+    at: Scope, config: TrackerConfig, q: Tensor, k: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The projections of queries, keys and values: [N, M, C] each."""
     q, k, v = (
-        at.mark(name, linear(at / f"{name}_proj", x, C))
+        at.mark(name, linear(at / f"{name}_proj", x, config.channels))
         for name, x in (("q", q), ("k", k), ("v", v))
     )
-    q, k = (
-        ops.axial_rope(
-            x,
-            grid=(config.grid, config.grid),
-            theta=config.rope_theta,
-            heads=heads,
-            unrotated=rest,
-        )
-        for x, rest in ((q, 0), (k, unrotated))
-    )
-    q, k = at.mark("q_rotated", q), at.mark("k_rotated", k)
-    y = ops.attention(q, k, v, heads=heads, scale=(C // heads) ** -0.5)
-    return linear(at / "out_proj", y, C)
+    return q, k, v
 
 
-def _check_rope(config: Sam2Config, rotated: Dim) -> None:
+def rotate(config: TrackerConfig, x: Tensor, unrotated: Dim, side: int | None = None) -> Tensor:
+    """Tokens [N, M, C] rotated by their position in a grid of `side`, by default the frame's."""
+    side = side or config.grid
+    theta, heads = config.rope_theta, config.memory_heads
+    return ops.axial_rope(x, grid=(side, side), theta=theta, heads=heads, unrotated=unrotated)
+
+
+def score_scale(config: TrackerConfig) -> float:
+    """The scale of the scores: one over the square root of the width of a head."""
+    return float((config.channels // config.memory_heads) ** -0.5)
+
+
+def _check_rope(config: TrackerConfig, rotated: Dim) -> None:
     """Without `rope_k_repeat` the table of angles is not repeated: it covers one frame."""
     if not config.rope_k_repeat and rotated != config.grid**2:
         raise ShapeError(

@@ -12,12 +12,12 @@ import numpy as np
 from samgraph import ops
 from samgraph.errors import InputError
 from samgraph.graph import Array, Scope, Tensor
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import linear
 from samgraph.models.sam2.positions import sine_grid, sine_time
+from samgraph.models.sam2.tracker_config import TrackerConfig
 
 
-def check_slots(config: Sam2Config, slots: Array) -> None:
+def check_slots(config: TrackerConfig, slots: Array) -> None:
     """Raise `InputError` for slots [N, F] out of range, which graphs do not check."""
     outside = (slots < 0) | (slots >= config.memory_frames)
     if np.any(outside):
@@ -28,24 +28,35 @@ def check_slots(config: Sam2Config, slots: Array) -> None:
         )
 
 
-def frame_positions(at: Scope, config: Sam2Config, slots: Tensor) -> Tensor:
-    """Position and time of every remembered token: slots [N, F] -> [N, F*T, 64]."""
+def frame_positions(
+    at: Scope, config: TrackerConfig, slots: Tensor, position: Array | None = None
+) -> Tensor:
+    """Position and time of every remembered token: slots [N, F] -> [N, F*T, 64].
+
+    `position` [T, 64] is that of the tokens of a frame, by default the sines of the grid.
+    """
     N, F = slots.shape
-    side, C = config.grid, config.memory_channels
+    C = config.memory_channels
+    if position is None:
+        position = token_positions(C, config.grid)
     times = at.weight("maskmem_tpos_enc", config.memory_frames, 1, 1, C)
     table = times.reshape(config.memory_frames, C)
-    position = sine_grid(C, side, side).reshape(C, side * side).T[None, None]
-    tagged = ops.gather(table, slots, 0).reshape(N, F, 1, C) + position
-    return tagged.reshape(N, F * (side * side), C)
+    tagged = ops.gather(table, slots, 0).reshape(N, F, 1, C) + position[None, None]
+    return tagged.reshape(N, F * len(position), C)
 
 
-def pointer_tokens(config: Sam2Config, pointers: Tensor) -> Tensor:
+def token_positions(channels: int, side: int) -> Array:
+    """The sine encoding of a grid, row by row: [side*side, channels]."""
+    return sine_grid(channels, side, side).reshape(channels, side * side).T
+
+
+def pointer_tokens(config: TrackerConfig, pointers: Tensor) -> Tensor:
     """[N, Q, C] -> [N, 4*Q, 64]."""
     N, Q, _ = pointers.shape
     return pointers.reshape(N, Q * tokens_per_pointer(config), config.memory_channels)
 
 
-def pointer_positions(at: Scope, config: Sam2Config, times: Tensor) -> Tensor:
+def pointer_positions(at: Scope, config: TrackerConfig, times: Tensor) -> Tensor:
     """The encoded time of each pointer token: times [N, Q] -> [N, 4*Q, 64]."""
     N, Q = times.shape
     split, C = tokens_per_pointer(config), config.memory_channels
@@ -59,6 +70,6 @@ def pointer_positions(at: Scope, config: Sam2Config, times: Tensor) -> Tensor:
     return repeated.reshape(N, Q * split, C)
 
 
-def tokens_per_pointer(config: Sam2Config) -> int:
+def tokens_per_pointer(config: TrackerConfig) -> int:
     """The number of memory tokens per pointer."""
     return config.channels // config.memory_channels

@@ -11,8 +11,8 @@ Shapes: N objects, C channels, E grid, S image size.
 
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv2d, layer_norm_2d, linear
+from samgraph.models.sam2.tracker_config import TrackerConfig
 
 MASK_SCALE, MASK_SHIFT = 20.0, -10.0
 STEEPNESS = 2.0**80
@@ -20,7 +20,7 @@ _STEPS = 4
 
 
 def memory_encoder(
-    at: Scope, config: Sam2Config, image: Tensor, mask: Tensor, absent: Tensor
+    at: Scope, config: TrackerConfig, image: Tensor, mask: Tensor, absent: Tensor
 ) -> Tensor:
     """image [N or 1, C, E, E], mask [N, 1, S, S] ready for the convolutions -> [N, 64, E, E].
 
@@ -56,7 +56,7 @@ def mask_for_memory(logits: Tensor) -> Tensor:
     return ops.sigmoid(logits) * MASK_SCALE + MASK_SHIFT
 
 
-def shrink_mask(at: Scope, config: Sam2Config, mask: Tensor) -> Tensor:
+def shrink_mask(at: Scope, config: TrackerConfig, mask: Tensor) -> Tensor:
     """Four convolutions of stride 2, then 1 x 1: [N, 1, S, S] -> [N, C, E, E]."""
     x = mask
     for step in range(_STEPS):
@@ -65,7 +65,7 @@ def shrink_mask(at: Scope, config: Sam2Config, mask: Tensor) -> Tensor:
     return conv2d(at / (3 * _STEPS), x, config.channels, 1)
 
 
-def fuse(at: Scope, config: Sam2Config, x: Tensor) -> Tensor:
+def fuse(at: Scope, config: TrackerConfig, x: Tensor) -> Tensor:
     """A ConvNeXt block: a depthwise 7 x 7 convolution, a norm, a wide MLP, scaled."""
     C = config.channels
     weight, bias = (at / "dwconv").weight("weight", C, 1, 7, 7), (at / "dwconv").weight("bias", C)

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from samgraph.engines import Buffer
+from samgraph.engines import Buffer, Buffers
 from samgraph.engines.devices import DeviceLike
+from samgraph.errors import DeviceMemoryError
 from samgraph.graph import Array, Graph
 from samgraph.models.compiled import CompiledModel
 from samgraph.models.family import (
@@ -22,9 +23,10 @@ from samgraph.models.family import (
     TrackedObjects,
     no_prompts,
 )
-from samgraph.models.sam2.config import Sam2Config
-from samgraph.models.sam2.graphs import TRACES, TRACKING_TRACES, trace_graphs, unread
+from samgraph.models.sam2.graph_set import GraphSet
+from samgraph.models.sam2.graphs import GRAPHS
 from samgraph.models.sam2.memory_bank import check_slots
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.runtime import CompileOptions
 
 # In bf16 the masks of the prompt encoder and decoder change (0.88 to 0.92 IoU): never in it.
@@ -45,14 +47,18 @@ FOR_ONE = {
 
 
 class Sam2Model(CompiledModel):
-    """SAM 2 ready to run. Safe to use from several threads at once."""
+    """SAM 2 ready to run. Safe to use from several threads at once.
+
+    A sister model is a subclass with its own graphs.
+    """
 
     family = "sam2"
-    config: Sam2Config
+    graph_set: ClassVar[GraphSet] = GRAPHS
+    config: TrackerConfig
 
     def __init__(
         self,
-        config: Sam2Config,
+        config: TrackerConfig,
         weights: Mapping[str, Array],
         *,
         device: DeviceLike = "auto",
@@ -62,8 +68,8 @@ class Sam2Model(CompiledModel):
         super().__init__(
             config,
             weights,
-            trace=trace_graphs,
-            names=(*TRACES, *TRACKING_TRACES),
+            trace=self.graph_set.trace,
+            names=self.graph_set.names,
             for_one=FOR_ONE,
             exact=EXACT,
             device=device,
@@ -71,7 +77,7 @@ class Sam2Model(CompiledModel):
             traced=traced,
         )
         self.preprocessing = Preprocessing(config.image_size)
-        tokens, channels = config.grid**2, config.memory_channels
+        tokens, channels = config.memory_tokens, config.memory_channels
         self.memory_layout = MemoryLayout(tokens, channels, config.channels)
         side = config.mask_size
         # The mask input of so many prompts without a mask.
@@ -79,18 +85,18 @@ class Sam2Model(CompiledModel):
             lambda count: self.buffers.zeros((count, 1, side, side), "f32")
         )
 
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """Run on the CPU from now on; raises `full` where it does so already."""
+        super().leave_device(full, used)
+        self._no_mask.cache_clear()
+
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The embedding and the two high-resolution maps of one image."""
-        C, E, L = self.config.channels, self.config.grid, self.config.mask_size
-        return {
-            "embedding": (1, C, E, E),
-            "fine_0": (1, C // 8, L, L),
-            "fine_1": (1, C // 4, 2 * E, 2 * E),
-        }
+        """The embedding and the high-resolution maps of one image."""
+        return {name: (1, *shape) for name, shape in self.config.feature_maps.items()}
 
     def encode(self, image: Any) -> Features:
-        """Images [B, 3, S, S], normalised -> embedding and the two high-resolution maps."""
+        """Images [B, 3, S, S], normalised -> embedding and high-resolution maps."""
         return Features(self.run("image_encoder", image=image))
 
     def prepare(self, features: Features) -> Mapping[str, Buffer]:
@@ -116,6 +122,8 @@ class Sam2Model(CompiledModel):
             no_memory=np.full(count, not features.is_conditioned),
             multimask=prompts.multimask,
         )
+        if "pointer" not in found:  # an image-only checkpoint
+            found["pointer"] = self.buffers.zeros((count, self.config.channels), "f32")
         return DecodedObjects(**found)
 
     def decode_tracked(self, features: Features, count: int) -> TrackedObjects:
@@ -179,7 +187,8 @@ class Sam2Model(CompiledModel):
 
     def checkpoint(self) -> dict[str, Array]:
         """Every tensor, under the names of a checkpoint."""
-        missing = {n: np.zeros(shape, np.float32) for n, shape in unread(self.config).items()}
+        unread = {} if self.report.missing else self.graph_set.unread(self.config)
+        missing = {name: np.zeros(shape, np.float32) for name, shape in unread.items()}
         return missing | dict(self.weights)
 
     def _repeated(self, features: Features, count: int) -> dict[str, Buffer]:

@@ -9,17 +9,16 @@ Level 3 is dropped once it is added to level 2. Shapes: B images, C channels.
 
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv2d
+from samgraph.models.sam2.tracker_config import TrackerConfig
 
 
-def neck(at: Scope, config: Sam2Config, maps: list[Tensor]) -> list[Tensor]:
-    """[B, H, W, C'] of the trunk, finest first -> [B, C, H, W], the same order."""
+def neck(at: Scope, config: TrackerConfig, maps: list[Tensor]) -> list[Tensor]:
+    """[B, C', H, W] of the trunk, finest first -> [B, C, H, W], the same order."""
     last = len(maps) - 1
     levels = []
     for level, x in enumerate(maps):  # the checkpoint numbers its convolutions coarsest first
-        lateral = x.transpose(0, 3, 1, 2)
-        levels.append(conv2d(at / "convs" / (last - level) / "conv", lateral, config.channels, 1))
+        levels.append(conv2d(at / "convs" / (last - level) / "conv", x, config.channels, 1))
     side = config.grid
     coarse = ops.resize(levels[last], (side, side), how="nearest")
     levels[last - 1] = levels[last - 1] + coarse

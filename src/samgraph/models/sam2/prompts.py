@@ -21,14 +21,14 @@ import numpy as np
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
 from samgraph.models.family import ABSENT
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv2d, layer_norm_2d
+from samgraph.models.sam2.tracker_config import TrackerConfig
 
 _KINDS = 4
 _MASKED_SCORE = -1e9
 
 
-def points(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> Tensor:
+def points(at: Scope, config: TrackerConfig, xy: Tensor, labels: Tensor) -> Tensor:
     """Points with their padding: xy [N, P, 2] in pixels of the input, labels [N, P] -> [N, P+1, C].
 
     Half a pixel is added to `xy`, to shift to the pixel's centre.
@@ -40,7 +40,7 @@ def points(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> Tensor:
     return ops.concat([embedded, padding], axis=1)
 
 
-def embed_points(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> Tensor:
+def embed_points(at: Scope, config: TrackerConfig, xy: Tensor, labels: Tensor) -> Tensor:
     """Points without padding: [N, P, C]."""
     position = fourier(at / "pe_layer", config, (xy + 0.5) / config.image_size)
     kind = labels[..., None]
@@ -61,7 +61,7 @@ def padding_mask(labels: Tensor, tokens_before: int) -> Tensor:
     return around.reshape(N, 1, 1, P + (tokens_before + 1))
 
 
-def fourier(at: Scope, config: Sam2Config, xy: Tensor) -> Tensor:
+def fourier(at: Scope, config: TrackerConfig, xy: Tensor) -> Tensor:
     """Random Fourier features of positions in 0..1: [..., 2] -> [..., C]."""
     half = config.channels // 2
     frequencies = at.weight("positional_encoding_gaussian_matrix", 2, half)
@@ -69,7 +69,7 @@ def fourier(at: Scope, config: Sam2Config, xy: Tensor) -> Tensor:
     return ops.concat([ops.sin(angles), ops.cos(angles)], axis=-1)
 
 
-def dense_positions(at: Scope, config: Sam2Config) -> Tensor:
+def dense_positions(at: Scope, config: TrackerConfig) -> Tensor:
     """The same features at every cell of the grid: [1, E*E, C]."""
     centres = (np.arange(config.grid, dtype=np.float32) + 0.5) / config.grid
     columns, rows = np.meshgrid(centres, centres)
@@ -77,7 +77,7 @@ def dense_positions(at: Scope, config: Sam2Config) -> Tensor:
     return fourier(at / "pe_layer", config, at.builder.constant(xy))
 
 
-def mask(at: Scope, config: Sam2Config, logits: Tensor) -> Tensor:
+def mask(at: Scope, config: TrackerConfig, logits: Tensor) -> Tensor:
     """The dense embedding of a low-resolution mask: [N, 1, 4E, 4E] -> [N, C, E, E]."""
     down = at / "mask_downscaling"
     x, fine = logits, config.prompt_mask_channels
@@ -87,7 +87,7 @@ def mask(at: Scope, config: Sam2Config, logits: Tensor) -> Tensor:
     return conv2d(down / 6, x, config.channels, 1)
 
 
-def no_mask(at: Scope, config: Sam2Config) -> Tensor:
+def no_mask(at: Scope, config: TrackerConfig) -> Tensor:
     """The dense embedding without a mask: [1, 1, C]."""
     weight = (at / "no_mask_embed").weight("weight", 1, config.channels)
     return weight[None]

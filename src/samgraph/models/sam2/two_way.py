@@ -14,13 +14,13 @@ Shapes: N prompts, T tokens, I cells of the image, C channels.
 
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import layer_norm, linear, mlp
+from samgraph.models.sam2.tracker_config import TrackerConfig
 
 
 def two_way(
     at: Scope,
-    config: Sam2Config,
+    config: TrackerConfig,
     tokens: Tensor,
     image: Tensor,
     image_position: Tensor,
@@ -50,7 +50,7 @@ def two_way(
 
 def layer(
     at: Scope,
-    config: Sam2Config,
+    config: TrackerConfig,
     tokens: Tensor,
     position: Tensor,
     image: Tensor,
@@ -83,7 +83,7 @@ def layer(
 
 def attention(
     at: Scope,
-    config: Sam2Config,
+    config: TrackerConfig,
     q: Tensor,
     k: Tensor,
     v: Tensor,

@@ -113,20 +113,26 @@ def cleaned(
 def _suppress(
     candidates: Sequence[Candidate], scores: Sequence[float], threshold: float
 ) -> list[Candidate]:
-    """Box NMS, and one mask per set of pixels among boxes without an area.
-
-    Differs from the original: there, masks one pixel wide or high are never duplicates, since
-    their boxes have no area, and a 1 x 1 image gives a thousand masks.
-    """
+    """Box NMS, then `distinct`."""
     if not candidates:
         return []
     boxes = np.array([candidate.box_xyxy for candidate in candidates], np.float32)
     categories = np.zeros(len(candidates), np.int64)
+    kept = batched_nms(boxes, np.array(scores, np.float32), categories, threshold)
+    return distinct([candidates[i] for i in kept])
+
+
+def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """One mask per set of pixels among boxes without an area, the first; all of the others.
+
+    Differs from the original: there, masks one pixel wide or high are never duplicates, since
+    their boxes have no area, and a 1 x 1 image gives a thousand masks.
+    """
     best: dict[object, Candidate] = {}
-    for i in batched_nms(boxes, np.array(scores, np.float32), categories, threshold):
-        left, top, right, bottom = candidates[i].box_xyxy
+    for i, candidate in enumerate(candidates):
+        left, top, right, bottom = candidate.box_xyxy
         has_area = left < right and top < bottom
-        best.setdefault(i if has_area else candidates[i].rle["counts"], candidates[i])
+        best.setdefault(i if has_area else candidate.rle["counts"], candidate)
     return list(best.values())
 
 

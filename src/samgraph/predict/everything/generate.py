@@ -8,13 +8,14 @@ The decoder's work on the image alone is done once for all points. Masks are fil
 encoded a few at a time: no array grows with the number of masks.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.errors import OptionError
+from samgraph.errors import DeviceMemoryError, OptionError, SamgraphWarning
 from samgraph.formats.sam import Mode
 from samgraph.formats.segment import Segment
 from samgraph.media.image.reading import MAX_PIXELS, read_image
@@ -189,8 +190,19 @@ def _search_crop(
 ) -> list[Candidate]:
     """The masks kept from the points of a crop, without duplicates."""
     images = image.core.buffers.images
+    done = progress.done
     if images is not None and not options.use_m2m:
-        return on_device.search_crop(images, image, crop, size_hw, options, progress)
+        try:
+            return on_device.search_crop(images, image, crop, size_hw, options, progress)
+        except DeviceMemoryError as error:
+            if image.core.buffers.images is images:
+                warnings.warn(
+                    f"{error.what}: masks of `{image.name}` are filtered on the host, which is "
+                    "slower; use fewer points or a smaller image to avoid that",
+                    SamgraphWarning,
+                    stacklevel=2,
+                )
+        progress.advance(done - progress.done)
     height, width = crop.size_hw
     points = (options.grids[crop.layer] * np.array([width, height])).astype(np.float32)
     found: list[Candidate] = []

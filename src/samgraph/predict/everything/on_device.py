@@ -1,21 +1,22 @@
 """Automatic masks where the engine computes: only what is kept is downloaded.
 
-Points run in large batches. Of each mask the scores come to the host, then how large it is at the
-size of the crop and its box; the others are forgotten. After non-maximum suppression, the places
-where the masks that are left begin and end are downloaded, and run-length encoded.
+Points run in large batches. Masks are filtered by score, stability and box on the device; the host
+learns which of a batch passed while the next batch runs. Non-maximum suppression runs there too.
+Then the positions where the masks that are left begin and end are downloaded, and encoded.
 """
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.engines import Buffer
-from samgraph.engines.buffers import DeviceImages
+from samgraph.engines.buffers import DeviceImages, MaskFilter, PassedMasks
+from samgraph.errors import DeviceMemoryError, SamgraphWarning
 from samgraph.media.mask import rle as run_lengths
-from samgraph.media.mask.geometry import batched_nms
 from samgraph.predict.everything import candidates as filtering
-from samgraph.predict.everything.candidates import Box, Candidate
+from samgraph.predict.everything.candidates import Candidate
 from samgraph.predict.everything.grids import Crop
 from samgraph.predict.everything.options import EverythingOptions
 from samgraph.predict.image import decoding
@@ -26,17 +27,6 @@ from samgraph.progress import Progress
 Floats = NDArray[np.float32]
 # Points per batch: their masks take 134 MB at 1024 pixels.
 BATCH = 128
-
-
-@dataclass(frozen=True, slots=True)
-class _Passed:
-    """Masks that passed the filters: low-resolution logits [K, L, L] and what is known of each."""
-
-    logits: Buffer
-    boxes: list[Box]
-    scores: list[float]
-    stability: list[float]
-    points: list[tuple[float, float]]
 
 
 def search_crop(
@@ -50,95 +40,101 @@ def search_crop(
     """The masks kept from the points of a crop, best first, without duplicates."""
     height, width = crop.size_hw
     points = (options.grids[crop.layer] * np.array([width, height])).astype(np.float32)
-    parts = []
-    for start in range(0, len(points), BATCH):
-        some = points[start : start + BATCH]
-        passed = _passed(images, image, some, crop, size_hw, options)
-        if passed.boxes:
-            parts.append(passed)
-        progress.advance(len(some))
-    return _best(images, image, parts, crop, size_hw, options) if parts else []
+    rule = mask_filter(crop, size_hw, options, falls_back=image.falls_back)
+    found = [
+        (passed, points[start + passed.prompts])
+        for start, passed in _batches(images, image, points, rule, progress)
+        if len(passed.prompts)
+    ]
+    if not found:
+        return []
+    best = images.best([passed for passed, _ in found], options.box_nms_thresh)
+    corner = np.array([crop.left, crop.top], np.float32)
+    clicked = np.concatenate([some for _, some in found])[best.numbers] + corner
+    changes = images.changes(best.logits, crop.size_hw, options.mask_threshold)
+    columns = (best.boxes, best.scores, best.stability, clicked)
+    rows = zip(changes, *(column.tolist() for column in columns), strict=True)
+    made = [
+        Candidate(
+            run_lengths.encode_changes(runs, crop.size_hw[0] + 1, crop.top, crop.left, size_hw),
+            tuple(box),
+            score,
+            steady,
+            tuple(point),
+            crop,
+        )
+        for runs, box, score, steady, point in rows
+    ]
+    return filtering.distinct(made)
 
 
-def _passed(
-    images: DeviceImages,
-    image: EncodedImage,
-    points_xy: Floats,
-    crop: Crop,
-    size_hw: tuple[int, int],
-    options: EverythingOptions,
-) -> _Passed:
-    """The masks of some points that pass every filter."""
-    core = image.core
-    points = scale_points(points_xy, image.size_hw, core.config.image_size)[:, None]
-    labels = np.ones((len(points), 1), np.int64)
-    found = core.decode_points(image.prepared, points, labels)
-    ious, stability = map(core.buffers.download, (found.ious, found.stability))
-    columns = np.tile(np.arange(1, ious.shape[1]), (len(ious), 1))
-    if not options.multimask:
-        falls_back = image.falls_back
-        columns = decoding.single_index(ious, stability, falls_back=falls_back)[:, None]
-    scores = np.take_along_axis(ious, columns, axis=1)
-    good = filtering.are_good(scores, options)
-    rows = np.nonzero(good)[0]
-    numbers = (np.arange(len(ious))[:, None] * ious.shape[1] + columns)[good]
-    if not len(numbers):
-        return _Passed(found.masks[0, :0], [], [], [], [])
-    logits = images.pick(found.masks, numbers)
+def mask_filter(
+    crop: Crop, size_hw: tuple[int, int], options: EverythingOptions, *, falls_back: bool
+) -> MaskFilter:
+    """The filters of the options, as numbers that a device compares with."""
     middle, offset = options.mask_threshold, options.stability_score_offset
-    measured = images.measure(logits, crop.size_hw, (middle - offset, middle, middle + offset))
-    steady = measured.core.astype(np.float32) / np.maximum(measured.reach, 1).astype(np.float32)
-    corner = np.array([crop.left, crop.top] * 2)
-    boxes = np.maximum(measured.boxes, 0) + corner  # the crop's corner for an empty mask
-    least = np.float32(options.stability_score_thresh)
-    kept = np.flatnonzero(((steady >= least) | (least <= 0)) & ~_were_cut(boxes, crop, size_hw))
-    xy = (points_xy[rows] + corner[:2].astype(np.float32))[kept]
-    return _Passed(
-        images.pick(logits[None], kept),
-        list(map(tuple, boxes[kept].tolist())),
-        scores[good][kept].tolist(),
-        steady[kept].tolist(),
-        list(map(tuple, xy.tolist())),
+    return MaskFilter(
+        crop.box_xyxy,
+        size_hw,
+        filtering.EDGE,
+        (middle - offset, middle, middle + offset),
+        float(np.float32(options.pred_iou_thresh)),
+        float(np.float32(options.stability_score_thresh)),
+        options.multimask,
+        float(np.float32(decoding.STABILITY_WANTED)) if falls_back else None,
     )
 
 
-def _were_cut(boxes: NDArray[np.int64], crop: Crop, size_hw: tuple[int, int]) -> NDArray[np.bool_]:
-    """Which masks end at an edge of the crop that is not an edge of the image, [K]."""
-    image = np.array((0, 0, size_hw[1], size_hw[0]))
-    near_crop = np.abs(boxes - np.array(crop.box_xyxy)) <= filtering.EDGE
-    near_image = np.abs(boxes - image) <= filtering.EDGE
-    return np.asarray((near_crop & ~near_image).any(1))
-
-
-def _best(
+def _batches(
     images: DeviceImages,
     image: EncodedImage,
-    parts: list[_Passed],
-    crop: Crop,
-    size_hw: tuple[int, int],
-    options: EverythingOptions,
-) -> list[Candidate]:
-    """Non-maximum suppression by predicted IoU, best first; then the masks themselves."""
-    boxes = [box for part in parts for box in part.boxes]
-    scores = [score for part in parts for score in part.scores]
-    stability = [value for part in parts for value in part.stability]
-    points = [point for part in parts for point in part.points]
-    categories = np.zeros(len(boxes), np.int64)
-    found = np.array(boxes, np.float32)
-    kept = batched_nms(found, np.array(scores, np.float32), categories, options.box_nms_thresh)
-    joined = image.core.buffers.concat([part.logits for part in parts])
-    logits = images.pick(joined[None], kept)
-    changes = images.changes(logits, crop.size_hw, options.mask_threshold)
-    stride = crop.size_hw[0] + 1
-    made = [
-        Candidate(
-            run_lengths.encode_changes(runs, stride, crop.top, crop.left, size_hw),
-            boxes[index],
-            scores[index],
-            stability[index],
-            points[index],
-            crop,
-        )
-        for index, runs in zip(kept.tolist(), changes, strict=True)
-    ]
-    return filtering.best_of_crop(made, options.box_nms_thresh)  # one mask per set of pixels
+    points_xy: Floats,
+    rule: MaskFilter,
+    progress: Progress,
+) -> Iterator[tuple[int, PassedMasks]]:
+    """Where each batch of points starts, and its masks that pass; the next runs meanwhile."""
+    limits, running, start = image.core.session.batch_limits, None, 0
+    while start < len(points_xy):
+        some = points_xy[start : start + limits.get("everything", BATCH)]
+        begun, full = None, None
+        try:
+            begun = _screened(images, image, some, rule)
+        except DeviceMemoryError as error:
+            full = error
+        if full is not None and image.core.buffers.images is not images:
+            raise full  # the model is on the CPU now
+        if full is not None and running is None:
+            _take_less(full, len(some), limits)
+        if running is not None:
+            yield running[0], images.passed(running[1])
+        running = None if begun is None else (start, begun)
+        if begun is not None:
+            start += len(some)
+            progress.advance(len(some))
+    if running is not None:
+        yield running[0], images.passed(running[1])
+
+
+def _screened(
+    images: DeviceImages, image: EncodedImage, points_xy: Floats, rule: MaskFilter
+) -> Any:
+    """A batch of points, decoded; its masks are being filtered."""
+    points = scale_points(points_xy, image.size_hw, image.core.config.image_size)[:, None]
+    labels = np.ones((len(points), 1), np.int64)
+    found = image.core.decode_points(image.prepared, points, labels)
+    if image.core.buffers.images is not images:
+        raise DeviceMemoryError("the model has left the device")
+    return images.screen(found.masks, found.ious, found.stability, rule)
+
+
+def _take_less(full: DeviceMemoryError, count: int, limits: dict[str, int]) -> None:
+    """Halve the batches of points from now on; raises `full` where there is one point in each."""
+    if count == 1:
+        raise full
+    limits["everything"] = count // 2
+    warnings.warn(
+        f"{full.what} with {count} points at once: from now on there are {count // 2}; free memory "
+        "on the device and load the model again to undo that",
+        SamgraphWarning,
+        stacklevel=2,
+    )

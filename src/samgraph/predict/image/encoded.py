@@ -7,11 +7,12 @@ result = image.predict(box=(75, 275, 1725, 850), mask=result)      # refine
 
 import os
 import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from samgraph.errors import ImageError, OptionError
+from samgraph.errors import DeviceMemoryError, ImageError, OptionError
 from samgraph.media.image.preprocess import resize_image
 from samgraph.media.image.reading import MAX_PIXELS, Rgb, check_size, read_image
 from samgraph.models.family import SegmentationModel
@@ -117,6 +118,11 @@ class EncodedImage:
         core, how = self.core, {"multimask": multimask, "falls_back": self.falls_back}
         if prompts.mask is None:
             return decoding.decode_prepared(core, self.prepared, prompts, **how)
+        used = core.buffers
+        try:
+            return decoding.decode(core, [self.embedding], prompts, **how)
+        except DeviceMemoryError as error:
+            core.leave_device(error, used)
         return decoding.decode(core, [self.embedding], prompts, **how)
 
 
@@ -159,20 +165,21 @@ def encode_image(
 def encode_pixels(core: SegmentationModel, pictures: list[Picture]) -> list[Embedding]:
     """The embeddings of images, encoded as one batch."""
     how, images = core.preprocessing, core.buffers.images
-    pixels: Any
-    if images is None:
+    pixels: Any = None
+    if images is not None:
+        with suppress(DeviceMemoryError):  # the host resizes as well
+            made = [
+                images.image_pixels(picture.need_pixels(), how.size, how.mean, how.std)[None]
+                for picture in pictures
+            ]
+            pixels = core.buffers.concat(made)
+    if pixels is None:
         pixels = np.stack(
             [
                 resize_image(picture.need_pixels(), how.size, mean=how.mean, std=how.std)
                 for picture in pictures
             ]
         )
-    else:
-        made = [
-            images.image_pixels(picture.need_pixels(), how.size, how.mean, how.std)[None]
-            for picture in pictures
-        ]
-        pixels = core.buffers.concat(made)
     features = core.encode(pixels)
     sizes, names = [picture.size_hw for picture in pictures], [picture.name for picture in pictures]
     return embeddings(core, features, sizes, names)

@@ -67,8 +67,8 @@ class Archive:
         if self._interval == 1:
             return memory
         step = self._interval
-        place = (frame - 1) // step * step if is_reverse else (frame // step + 1) * step
-        position = Position(place, is_reverse, self._length)
+        index = (frame - 1) // step * step if is_reverse else (frame // step + 1) * step
+        position = Position(index, is_reverse, self._length)
         masks, pointers = self._policy.kept([frame], position)
         if masks:
             return memory

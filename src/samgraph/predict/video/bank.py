@@ -2,19 +2,23 @@
 
 All objects of a video share one pool: a buffer of mask memories and one of object pointers. Storing
 a memory is one write into a free page; reading it names the page, and memory attention finds it
-there. A page is free again when nothing refers to it.
+there. A page is free again when nothing refers to it. Where the device has no memory for more
+pages, a pool moves to host memory, and the pages that a frame reads are copied up for it.
 
 Shapes: N objects, F frames, T tokens, Q pointers, C channels.
 """
 
+import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from samgraph.engines import Buffer, Buffers
-from samgraph.errors import OptionError
+from samgraph.engines.buffers import HOST_BUFFERS
+from samgraph.errors import DeviceMemoryError, OptionError, SamgraphWarning
 from samgraph.graph.types import DType
 from samgraph.models.family import BankRead, MemoryLayout
 from samgraph.predict.video.policy import MemoryPolicy, Position, Selection
@@ -39,29 +43,54 @@ class Page:
 
     @property
     def buffer(self) -> Buffer:
-        """What was stored, as [1, ...]: a view, to be read before the page is let go."""
-        part: Buffer = self._pool.buffer[self.row : self.row + 1]
-        return part
+        """What was stored, as [1, ...], to be read before the page is let go."""
+        return self._pool.page(self.row)
 
 
 class PagePool:
-    """A buffer whose rows are handed out one by one. It grows when all are taken."""
+    """A buffer whose rows are handed out one by one. It grows when all are taken.
+
+    It is on the device, or on the host for a device whose memory is full (`is_copied`), or, as
+    soon as it is given values of the host, there for good.
+    """
 
     def __init__(self, buffers: Buffers, shape: Sequence[int], dtype: DType) -> None:
-        self._buffers, self._shape, self.dtype = buffers, tuple(shape), dtype
-        self.buffer = buffers.zeros((PAGES, *shape), dtype)
+        self._device, self._shape, self.dtype = buffers, tuple(shape), dtype
+        self._buffers, self.is_copied, self._is_apart = buffers, False, buffers is not HOST_BUFFERS
+        self.free: list[int] = []
+        try:
+            self.buffer = buffers.zeros((PAGES, *shape), dtype)
+        except DeviceMemoryError as error:
+            self.buffer, self._buffers = HOST_BUFFERS.zeros((PAGES, *shape), dtype), HOST_BUFFERS
+            self._leave(error)
         self.page_bytes = self.buffer.nbytes // PAGES
-        self.free = list(range(PAGES))
+        self.free += range(PAGES)
+
+    def page(self, row: int) -> Buffer:
+        """A row, as [1, ...]; a view, unless it must be copied up."""
+        part: Buffer = self.buffer[row : row + 1]
+        return self._device.upload(np.asarray(part)) if self.is_copied else part
+
+    def read(self, rows: NDArray[np.int64]) -> tuple[Buffer, NDArray[np.int64]]:
+        """A buffer with these rows, to be copied up, and which of its own they are."""
+        if not self.is_copied or not rows.size:
+            return self.buffer, rows
+        wanted, places = np.unique(rows, return_inverse=True)
+        return np.asarray(self.buffer)[wanted], places.reshape(rows.shape).astype(np.int64)
 
     def store(self, values: Buffer) -> list[Page]:
         """Write values [N, ...] into free pages."""
         count = len(values)
+        if self._is_apart:
+            self._follow(values)
         if len(self.free) < count:
             self._grow(count - len(self.free))
         rows, pages = [], []
         for _ in range(count):
             rows.append(row := self.free.pop())
             pages.append(Page(self, row))
+        if self._is_apart and not self._buffers.owns(values):
+            values = self._device.download(values)
         self._buffers.write(self.buffer, rows, values)
         return pages
 
@@ -69,10 +98,37 @@ class PagePool:
         """Replace the buffer by a larger one, with the same rows and free rows behind."""
         before = len(self.buffer)
         added = -(-wanted // PAGES) * PAGES
-        larger = self._buffers.zeros((before + added, *self._shape), self.dtype)
+        shape = (before + added, *self._shape)
+        try:
+            larger = self._buffers.zeros(shape, self.dtype)
+        except DeviceMemoryError as error:
+            self._leave(error)
+            larger = self._buffers.zeros(shape, self.dtype)
         self._buffers.write(larger, range(before), self.buffer)
         self.buffer = larger
         self.free += range(before, before + added)
+
+    def _follow(self, values: Buffer) -> None:
+        """Move to the host with a model that did, whose values are there."""
+        if HOST_BUFFERS.owns(values):
+            self._move()
+            self.is_copied = False
+
+    def _move(self) -> None:
+        if self._buffers is not HOST_BUFFERS:
+            self.buffer, self._buffers = self._device.download(self.buffer), HOST_BUFFERS
+
+    def _leave(self, full: DeviceMemoryError) -> None:
+        """Go on in host memory, from which pages are copied up."""
+        self._move()
+        self.is_copied = True
+        warnings.warn(
+            f"the device has no memory left for a larger memory bank ({full.got}): it moves to "
+            "host memory, and what a frame reads is copied, which is slower; track fewer objects "
+            "at once or set `archive_mb=0` to avoid that",
+            SamgraphWarning,
+            stacklevel=2,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +164,7 @@ class MemoryPool:
     def read(self, recalled: Sequence["Recalled"]) -> BankRead:
         """What several objects read, whose memories have equal lengths."""
         frames, slots, pointers, times, _ = zip(*recalled, strict=True)
-        return BankRead(
+        read = BankRead(
             self.masks.buffer,
             self.masks.dtype,
             np.array(frames, np.int64),
@@ -117,6 +173,11 @@ class MemoryPool:
             np.array(pointers, np.int64).reshape(len(recalled), -1),
             np.array(times, np.float32).reshape(len(recalled), -1),
         )
+        if not self.masks.is_copied and not self.pointers.is_copied:
+            return read
+        pages, rows = self.masks.read(read.frames)
+        pointer_rows, chosen = self.pointers.read(read.pointers)
+        return replace(read, pages=pages, frames=rows, pointer_rows=pointer_rows, pointers=chosen)
 
 
 class Recalled(NamedTuple):

@@ -2,12 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from samgraph.engines import Buffer
-from samgraph.errors import OptionError
+from samgraph.errors import DeviceMemoryError, OptionError
 from samgraph.media.image.preprocess import resize_video_frame
 from samgraph.media.image.reading import Rgb
 from samgraph.media.video.frames import FrameSource
@@ -109,9 +109,10 @@ def feeding(
 def prepare(frame: Rgb, model: SegmentationModel) -> ReadyFrame:
     """A frame with its tensor, made where the model computes if the engine can."""
     how, images = model.preprocessing, model.buffers.images
-    if images is None:
-        return ReadyFrame(frame, resize_video_frame(frame, how.size, mean=how.mean, std=how.std))
-    return ReadyFrame(frame, images.frame_pixels(frame, how.size, how.mean, how.std))
+    if images is not None:
+        with suppress(DeviceMemoryError):  # the host resizes as well
+            return ReadyFrame(frame, images.frame_pixels(frame, how.size, how.mean, how.std))
+    return ReadyFrame(frame, resize_video_frame(frame, how.size, mean=how.mean, std=how.std))
 
 
 def prepare_ahead(frames: Sequence[Rgb], model: SegmentationModel) -> list[ReadyFrame]:
@@ -124,7 +125,13 @@ def prepare_ahead(frames: Sequence[Rgb], model: SegmentationModel) -> list[Ready
         return [prepare(frame, model) for frame in frames]
     with images.beside():
         ready = [prepare(frame, model) for frame in frames]
-        features = model.encode(model.buffers.concat([frame.pixels[None] for frame in ready]))
+        if not all(model.buffers.owns(frame.pixels) for frame in ready):
+            return ready  # short of memory: they are encoded one by one, when they are due
+        try:
+            pixels = model.buffers.concat([frame.pixels[None] for frame in ready])
+        except DeviceMemoryError:
+            return ready
+        features = model.encode(pixels)
         return [replace(frame, features=features.image(i)) for i, frame in enumerate(ready)]
 
 

@@ -7,6 +7,7 @@ Shapes: N objects, H and W of the frame, L mask size.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from samgraph.engines import Buffer, Buffers
 from samgraph.engines.buffers import HOST_BUFFERS, DeviceImages
-from samgraph.errors import OptionError, PromptError
+from samgraph.errors import DeviceMemoryError, OptionError, PromptError
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.media.drawing import overlay
 from samgraph.media.image.preprocess import upscale_logits, upscale_masks
@@ -31,7 +32,7 @@ from samgraph.predict.video.options import DisplayOptions
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.step import Outcome, without_holes
 
-# What a kept result takes beside its mask: a record and its place in a table.
+# Bytes of a kept result without its mask: a record and its entry in a table.
 RECORD_BYTES = 700
 # What the logits of objects that lose a pixel are cut to.
 LOSING_LOGIT = -10.0
@@ -143,7 +144,8 @@ class FrameResult(MaskOutput):
             masks[~self.present] = False
             return masks
         if self.buffers.images is not None and not self.display.fill_holes:
-            return self._downloaded_masks(self.buffers.images)
+            with suppress(DeviceMemoryError):  # the host enlarges as well
+                return self._downloaded_masks(self.buffers.images)
         masks = np.zeros((len(self), *self.size_hw), np.bool_)
         for mask, obj, is_there in zip(masks, self.object_results, self.present, strict=True):
             if obj.rle is not None:
@@ -293,5 +295,5 @@ def without_overlaps(logits: Floats) -> Floats:
     if len(logits) < 2:
         return logits
     winner = logits.argmax(axis=0)
-    places = np.arange(len(logits)).reshape(-1, *(1,) * (logits.ndim - 1))
-    return np.where(winner == places, logits, np.minimum(logits, np.float32(LOSING_LOGIT)))
+    indices = np.arange(len(logits)).reshape(-1, *(1,) * (logits.ndim - 1))
+    return np.where(winner == indices, logits, np.minimum(logits, np.float32(LOSING_LOGIT)))

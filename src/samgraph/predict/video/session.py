@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from samgraph.engines import Buffer
-from samgraph.errors import PromptError
+from samgraph.errors import DeviceMemoryError, PromptError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.bank import Memory, MemoryPool, Recalled
@@ -165,7 +165,13 @@ class TrackingSession(ABC):
         self._encode_waiting(frame)
         earlier = obj.prompts.get(frame)
         prompt = given if earlier is None else earlier.joined(given)
-        obj.answer(frame, prompt, self._answer(obj, frame, prompt, size_hw))
+        used = self.model.buffers
+        try:
+            answer = self._answer(obj, frame, prompt, size_hw)
+        except DeviceMemoryError as error:
+            self.model.leave_device(error, used)
+            answer = self._answer(obj, frame, prompt, size_hw)
+        obj.answer(frame, prompt, answer)
         self.states[name] = obj
 
     def _take_back(self, name: ObjectId, frame: int) -> None:
@@ -183,11 +189,19 @@ class TrackingSession(ABC):
         recalled = []
         for obj in moving:
             recalled.append(self._recalled(obj, frame, is_reverse))  # noqa: PERF401
-        if self._observer is None:
-            found = step(self.model, features, self.pool, recalled, self.at_once)
-        else:
-            position = Position(frame, is_reverse, self.length)
-            found = self._step_observed(position, moving, recalled, features, notes=True)
+        observer, used = self._observer, self.model.buffers
+        position = Position(frame, is_reverse, self.length)
+        try:
+            if observer is None:
+                found = step(self.model, features, self.pool, recalled, self.at_once)
+            else:
+                found = self._step_observed(position, moving, recalled, features, notes=True)
+        except DeviceMemoryError as error:
+            self.model.leave_device(error, used)
+            if observer is None:
+                found = step(self.model, features, self.pool, recalled, self.at_once)
+            else:
+                found = self._step_observed(position, moving, recalled, features, notes=True)
         share = self._archive_bytes / len(self.states)
         results = {}
         for obj, (outcome, memory) in zip(moving, found, strict=True):

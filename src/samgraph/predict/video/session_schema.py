@@ -173,7 +173,7 @@ def check_session(
             raise _damaged(name, f"two objects in `numbers` have one {key}")
     for obj in found.objects:
         _check_frames(obj, found, name)
-    rules = {f"object.{place}": obj for place, obj in enumerate(found.objects)}
+    rules = {f"object.{index}": obj for index, obj in enumerate(found.objects)}
     expected = dict(_expected(rules, tensors, found, model))
     unknown = sorted(tensors.keys() - expected.keys())
     if unknown:

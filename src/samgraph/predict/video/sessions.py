@@ -189,8 +189,8 @@ def _write(
     tensors: dict[str, NDArray[Any]],
 ) -> None:
     record["objects"] = [
-        write_object(session, obj, f"object.{place}", tensors)
-        for place, obj in enumerate(session.states.values())
+        write_object(session, obj, f"object.{index}", tensors)
+        for index, obj in enumerate(session.states.values())
     ]
     if not tensors:
         tensors[PLACEHOLDER] = np.zeros(1, np.uint8)
@@ -200,8 +200,8 @@ def _write(
 def _restore(session: TrackingSession, record: SessionRecord, tensors: Tensors) -> None:
     session.numbers.update({entry["name"]: entry["number"] for entry in record.numbers})
     found = [
-        read_object(session, described, f"object.{place}", tensors)
-        for place, described in enumerate(record.objects)
+        read_object(session, described, f"object.{index}", tensors)
+        for index, described in enumerate(record.objects)
     ]
     session.states.update({obj.name: obj for obj in found})
 

@@ -5,7 +5,7 @@
     x_anylabeling*.py          X-AnyLabeling's remote server: /v1/...
     label_studio*.py           Label Studio's ML backend: /health, /setup, /predict, /webhook
 
-They need nothing of each other. Images come as bytes inside JSON and are encoded once; no path and
+They are independent. Images come as bytes inside JSON and are encoded once; no path and
 no address from a client is followed, unless the operator named its host (`remote.py`).
 """
 

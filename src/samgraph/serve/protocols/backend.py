@@ -1,4 +1,4 @@
-"""What the protocols share: the model behind its gate, encoded images, and error replies."""
+"""Shared by the protocols: the model behind its gate, encoded images, and error replies."""
 
 import asyncio
 import functools
@@ -20,7 +20,7 @@ from samgraph.serve.security import ENDPOINT
 from samgraph.serve.service import Service
 from samgraph.serve.uploads import decode_json, read_body
 
-# So many bodies of more bytes are read at the same time, because they are in memory.
+# At most this many larger bodies are read at the same time, because they are in memory.
 LONG_BODY, MOST_LONG_BODIES = 8 << 20, 4
 # How long the server waits for frames that are running when it stops.
 CLOSE_SECONDS = 20.0
@@ -64,7 +64,7 @@ class Backend:
             return await to_thread.run_sync(decode_json, data, kind)
 
     async def work(self, request: Request, function: Callable[[], Result]) -> Result:
-        """Run something short on the model, in a thread, when it is this request's turn.
+        """Run something short on the model, in a thread, once the gate admits it.
 
         Raises:
             RequestError: The server is busy.
@@ -74,7 +74,7 @@ class Backend:
     async def frame(self, function: Callable[[], Result]) -> Result:
         """Run a part of something long, such as one frame of a track: clicks come first.
 
-        One at a time, in the order they came, so that only one thread ever waits for its turn.
+        One at a time, in the order they came, so that at most one thread waits.
         """
         async with self._frames:
             return await to_thread.run_sync(self._frame, function)
@@ -117,7 +117,7 @@ class Backend:
 
 
 def route(path: str, handler: Handler, form: ErrorForm, method: str = "POST") -> Route:
-    """A route whose errors are told in the tool's own form."""
+    """A route whose errors have the tool's own form."""
 
     @functools.wraps(handler)
     async def endpoint(request: Request) -> Response:

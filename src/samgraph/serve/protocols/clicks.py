@@ -46,7 +46,7 @@ class Clicks:
         return replace(self, points=points, box=box)
 
     def within(self, size_hw: tuple[int, int]) -> "Clicks":
-        """The same with the box cut off at the edges of the image, across which people draw."""
+        """The same with the box clipped to the image, since people draw across its edges."""
         if self.box is None:
             return self
         height, width = size_hw

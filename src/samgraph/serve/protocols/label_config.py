@@ -42,7 +42,7 @@ class Control:
         to_name: The name of the image or video.
         is_video: Whether that is a video.
         key: Where its address is in the data of a task.
-        labels: What regions may be called.
+        labels: Labels of regions.
     """
 
     type: str
@@ -89,7 +89,7 @@ def read_control(config: str) -> Control:
 
 
 def _labels(control: ElementTree.Element, root: ElementTree.Element) -> tuple[str, ...]:
-    """The labels of a control; of a `Labels` tag beside it, where it has none."""
+    """The labels of a control; of a `Labels` tag next to it, where it has none."""
     found = [tag.get("value", "") for tag in control.iter("Label")]
     if not found:
         beside = [tag for tag in root.iter("Labels") if tag.get("toName") == control.get("toName")]

@@ -50,17 +50,17 @@ class LabelStudio:
         self.videos = VideoEvents(backend, self.files)
 
     async def health(self, request: Request) -> Response:
-        """That the server is there."""
+        """The server is up."""
         return json_reply({"status": "UP", "model_class": "samgraph"})
 
     async def setup(self, request: Request) -> Response:
-        """Note where Label Studio is, and what its files want to be shown."""
+        """Note the address of Label Studio, and the token for its files."""
         body = await self.backend.body(request, SetupBody)
         self.files.set_up(body.hostname, body.access_token)
         return json_reply({"model_version": self.backend.name})
 
     async def webhook(self, request: Request) -> Response:
-        """Something was annotated, from which nothing is learned here."""
+        """An annotation event; ignored, since nothing is trained here."""
         return json_reply({}, 201)
 
     async def predict(self, request: Request) -> Response:
@@ -100,7 +100,7 @@ class LabelStudio:
         return json_reply({"results": found, "model_version": version})
 
     def _capabilities(self) -> dict[str, Any]:
-        """What the interactive editor may ask for."""
+        """The capabilities of the interactive editor."""
         about = {"name": "SAM 2", "version": self.backend.name}
         value = {"prompts": ["point", "box"], "targets": CAPABILITIES, "model_info": about}
         return answer(None, "capabilities", value)

@@ -6,8 +6,8 @@
     track_cancel     stop it
     release          forget the video
 
-Without an event, rectangles that were drawn on a video are tracked at once, for as many frames as
-a request may take.
+Without an event, rectangles that were drawn on a video are tracked at once, until a request times
+out.
 """
 
 import logging
@@ -247,7 +247,7 @@ class VideoEvents:
         ]
 
     async def _encode_ahead(self, video: TaskVideo) -> None:
-        """Encode the frames that are wanted, one by one, while nobody clicks."""
+        """Encode the frames that are wanted, one by one, while no click waits."""
         try:
             while video.ahead and not video.is_closed:
                 frame = video.ahead.pop(0)
@@ -257,7 +257,7 @@ class VideoEvents:
                 try:
                     image = await self.backend.frame(partial(self._encode, video, frame))
                 except SamgraphError:
-                    continue  # who clicks there will be told
+                    continue  # a click there reports the error
                 if not video.is_closed:
                     self.backend.images.put(key, image)
         finally:
@@ -276,7 +276,7 @@ def _given(clicks: Clicks, video: TaskVideo) -> dict[str, Any]:
 
 
 def _back(video: Video, frame: int, first: int) -> Iterator[FrameResult]:
-    """The frames before the prompted one, the nearest first."""
+    """The frames before the prompted frame, the nearest first."""
     if first >= frame:
         return iter(())
     return video.track(start=frame - 1, end=first, reverse=True)
@@ -289,7 +289,7 @@ def _boxes(result: FrameResult) -> tuple[int, list[PixelBox | None]]:
 def _key_frame(
     video: TaskVideo, index: int, box: PixelBox | None, sequence: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The rectangle of an object; where it disappears, the last one is switched off."""
+    """The rectangle of an object; where it disappears, the last rectangle is disabled."""
     if box is None:
         if not sequence or not sequence[-1] or not sequence[-1]["enabled"]:
             return {}

@@ -3,7 +3,7 @@
     {"model": "sam2:tiny", "image": BASE64, "prompt": {"points": [[x, y]], "point_labels": [1]}}
 
 Labels are 0 outside, 1 inside, 2 and 3 the corners of a box. The reply has one annotation: the
-box with its last row and column included, and the mask inside it as a PNG.
+box, inclusive, and the mask inside it as a PNG.
 """
 
 import base64

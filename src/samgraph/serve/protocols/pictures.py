@@ -48,7 +48,7 @@ def data_uri(mask: Mask) -> str:
 
 
 def digest(data: bytes) -> str:
-    """What an image is found again by."""
+    """The cache key of an image."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -67,7 +67,7 @@ class EncodedImages:
 
     @property
     def nbytes(self) -> int:
-        """What the images take."""
+        """The bytes of all images."""
         return self._bytes
 
     def get(self, key: str) -> EncodedImage | None:
@@ -78,7 +78,7 @@ class EncodedImages:
         return image
 
     def put(self, key: str, image: EncodedImage) -> None:
-        """Keep an image; others go when there is no room. The newest always stays."""
+        """Cache an image; others are evicted to make room. The newest always stays."""
         self.drop(key)
         self._images[key] = image
         self._bytes += _nbytes(image)
@@ -86,13 +86,13 @@ class EncodedImages:
             self.drop(next(iter(self._images)))
 
     def drop(self, key: str) -> None:
-        """Forget an image, if it is there."""
+        """Drop an image, if it is cached."""
         image = self._images.pop(key, None)
         if image is not None:
             self._bytes -= _nbytes(image)
 
     def drop_all(self, prefix: str) -> None:
-        """Forget the images whose keys begin so."""
+        """Drop the images whose keys have this prefix."""
         for key in [key for key in self._images if key.startswith(prefix)]:
             self.drop(key)
 

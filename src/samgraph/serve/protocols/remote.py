@@ -39,7 +39,7 @@ class Origin:
 
 
 def read_origin(text: str) -> Origin | None:
-    """The origin of an address; None for anything but a plain `http` or `https` one."""
+    """The origin of an address; None for anything but a plain `http` or `https` address."""
     if len(text) > LONGEST_ADDRESS or not text.isprintable() or "\\" in text:
         return None
     try:
@@ -55,14 +55,14 @@ def read_origin(text: str) -> Origin | None:
 
 
 class AllowedHosts:
-    """The hosts an operator has named, and what they want to be shown.
+    """The hosts an operator has named, and their tokens.
 
     Args:
         hosts: `host`, `host:port`, or `http://host:port`; without a scheme both are allowed,
             without a port that of the scheme.
 
     Raises:
-        OptionError: One of them is none of that.
+        OptionError: A host has another form.
     """
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
@@ -81,13 +81,13 @@ class AllowedHosts:
         return bool(self._origins)
 
     def remember_token(self, address: str, token: str) -> None:
-        """What to show a host; ignored for hosts that were not named."""
+        """Set the token for a host; ignored for hosts that were not named."""
         origin = read_origin(address)
         if origin in self._origins:
             self._origins[origin] = token
 
     def resolve(self, address: str, base: str | None = None) -> str:
-        """The address to fetch; one without a host belongs to `base`, else to the first host.
+        """The address to fetch; without a host it is relative to `base`, else to the first host.
 
         Raises:
             RequestError: The host was not named, or it is no address that can be fetched.

@@ -145,7 +145,7 @@ def error_form(status: int, problem: Problem) -> tuple[int, object]:
 
 @dataclass(slots=True)
 class Remembered:
-    """What was sent under an id: the key of the encoded image, and the last logits."""
+    """State of an image id: the key of the encoded image, and the last logits."""
 
     key: str
     logits: list[Floats] | None = None
@@ -188,7 +188,7 @@ class RoboflowRoutes:
         return json_reply({"predictions": found, "time": time.monotonic() - began})
 
     async def _image(self, request: Request, body: EmbedBody) -> tuple[str, EncodedImage]:
-        """The image of a request, or the one that was sent under its id before."""
+        """The image of a request, or the image sent under its id before."""
         if body.image is None:
             known = self._known.get(body.image_id or "")
             found = None if known is None else self.backend.images.get(known.key)

@@ -22,7 +22,7 @@ class TaskFiles:
         self._hostname: str | None = None
 
     def set_up(self, hostname: str | None, token: str | None) -> None:
-        """Where Label Studio is, to which paths belong, and what it wants to be shown."""
+        """The address of Label Studio, the base of paths, and its token."""
         self._hostname = hostname or self._hostname
         if hostname and token:
             self._backend.hosts.remember_token(hostname, token)

@@ -12,11 +12,11 @@ from samgraph.serve.protocols.label_studio_body import bitmask_value
 from samgraph.serve.protocols.task_files import Folder
 
 DEFAULT_FPS = 25.0
-# A poll waits so long for the first frame, and then a little for more.
+# How long a poll waits for the first frame, and then for more.
 WAIT_SECONDS = 5.0
 BATCH_SECONDS = 0.25
 MOST_AT_ONCE = 32
-# A track waits where nobody fetches its frames.
+# Frames after which a track waits for its client.
 MOST_UNSENT = 256
 
 
@@ -27,7 +27,7 @@ class TaskVideo:
         self.key, self.path, self.video = key, path, video
         self.jobs: list[TrackJob] = []
         self.is_closed = False
-        self.ahead: list[int] = []  # the frames to be encoded ahead of clicks, the next one first
+        self.ahead: list[int] = []  # the frames to be encoded ahead of clicks, the next first
         self.is_warming = False
         self._folder = folder
 
@@ -134,7 +134,7 @@ class TrackJob:
         return taken
 
     async def _until(self, ready: Callable[[], object], seconds: float | None = None) -> None:
-        """Wait until something is so, or for so long."""
+        """Wait for a condition, or for a time limit."""
         try:
             async with asyncio.timeout(seconds):
                 while not ready():

@@ -1,4 +1,4 @@
-"""Videos that tools have open: by id, so many at once, the least recently used closed first.
+"""Videos that tools have open: by id, a limited number, the least recently used closed first.
 
 They hold nothing that the tool does not have itself, and do not survive a restart.
 """
@@ -24,7 +24,7 @@ class Closable(Protocol):
     """What a table of sessions holds."""
 
     def close(self) -> None:
-        """Let go of everything; may be called while a frame is being tracked."""
+        """Release everything; may be called while a frame is being tracked."""
 
 
 Session = TypeVar("Session", bound=Closable)
@@ -42,7 +42,7 @@ class Sessions(Generic[Session]):
         return len(self._table)
 
     def add(self, session: Session, name: str | None = None) -> str:
-        """Keep a session under a new id, or under `name`; others may have to go."""
+        """Keep a session under a new id, or under `name`; others may be closed."""
         name = secrets.token_urlsafe(12) if name is None else name
         self.close(name)
         self._table[name] = time.monotonic(), session
@@ -98,7 +98,7 @@ class OpenVideo:
     is_closed: bool = False
 
     def close(self) -> None:
-        """Let go of the video; a track stops at its next frame."""
+        """Release the video; a track stops at its next frame."""
         self.is_closed = True
         self.video.close()
 

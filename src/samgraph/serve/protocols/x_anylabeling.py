@@ -137,7 +137,7 @@ def shapes(
     mode: OutputMode | None = None,
     group: int | None = None,
 ) -> list[dict[str, Any]]:
-    """A mask as shapes of the client: a polygon for each part that is no speck, or a rectangle.
+    """A mask as shapes of the client: a polygon for each part that is not a speck, or a rectangle.
 
     Args:
         mask: bool [H, W].
@@ -239,9 +239,9 @@ def _marked(
     image: EncodedImage, clicks: list[Clicks], params: PredictParams
 ) -> list[dict[str, Any]]:
     """The shapes of all objects that were marked."""
-    look: dict[str, Any] = {"epsilon": params.epsilon_factor, "mode": params.output_mode}
+    style: dict[str, Any] = {"epsilon": params.epsilon_factor, "mode": params.output_mode}
     results = [segment(image, item) for item in clicks]
-    found = [shapes(result.mask, float(result.scores[0]), **look) for result in results]
+    found = [shapes(result.mask, float(result.scores[0]), **style) for result in results]
     return [shape for some in found for shape in some]
 
 

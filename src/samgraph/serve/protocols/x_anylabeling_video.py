@@ -71,7 +71,7 @@ class PromptBody(Struct):
 
 
 class PropagateBody(Struct):
-    """Which frames to track; from the first prompted one to the end, if omitted."""
+    """Which frames to track; from the first prompted frame to the end, if omitted."""
 
     session_id: Name
     model: Name
@@ -111,7 +111,7 @@ def frame_shapes(result: FrameResult, params: PromptParams) -> list[dict[str, An
 
 
 class VideoSession(OpenVideo):
-    """A video, and how its user wants shapes to look."""
+    """A video, and the options of its shapes."""
 
     params: PromptParams = PromptParams()
 

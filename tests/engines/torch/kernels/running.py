@@ -27,8 +27,8 @@ def run(op: str, *arrays: Array, half: tuple[int, ...] = (), **attributes: Any) 
     rules = kernel_rules()
     assert rules is not None
     tensors = [torch.from_numpy(np.array(array)) for array in arrays]
-    for place in half:
-        tensors[place] = tensors[place].half()
+    for index in half:
+        tensors[index] = tensors[index].half()
     found: Array = rules[op](*tensors, **attributes).float().numpy()
     return found
 

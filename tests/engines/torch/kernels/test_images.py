@@ -20,15 +20,10 @@ def test_frames_are_resized_to_the_bit(height: int, width: int) -> None:
     np.testing.assert_array_equal(found.numpy(), resize_video_frame(frame, 16))
 
 
-def test_masks_are_measured() -> None:
-    from samgraph.engines.buffers import MaskMeasures
+def test_wanted_masks_are_measured() -> None:
     from samgraph.engines.torch.kernels.measure import measure
 
-    logits = np.concatenate([blobs(3), np.full((1, 32, 32), -9, np.float32)])
-
-    found = measure(torch.from_numpy(logits), (50, 150), (-1.0, 0.0, 1.0)).numpy()
-
-    assert_measured(MaskMeasures(found[:, 0], found[:, 1], found[:, 2:]), logits, (50, 150))
+    assert_measured(measure, np.array([1, 0, 1, 1], np.bool_), (50, 150))
 
 
 def test_masks_are_packed() -> None:

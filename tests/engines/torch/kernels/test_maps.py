@@ -83,7 +83,7 @@ def test_an_image_becomes_masks(listed: bool, images: int) -> None:
         normal(4 * B, A) / 6, normal(4 * B), maps[1], normal(2, 4, B),
     ]  # fmt: skip
 
-    assert difference("paint_masks", *arrays, eps=1e-6) < KERNEL_FP32
+    assert difference("upscale_masks", *arrays, eps=1e-6) < KERNEL_FP32
 
 
 @pytest.mark.parametrize(("batch", "shape"), [(0, (5, 3, 4)), (1, (2, 5, 4)), (1, (3, 4))])

@@ -153,8 +153,8 @@ def _answers(patch: Patch, *, best_token: bool, keep_pointer: bool) -> None:
         found: dict[str, Tensor] = original(builder, config, decoded, multimask)
         stability = mask_decoder.stability(decoded.masks)
         best = mask_decoder.best_index(decoded, multimask, stability)[:, None]
-        place = best if best_token else ops.where(multimask[:, None], best, 0)
-        token = ops.gather(decoded.tokens, place, 1, batch=1)[:, 0]
+        index = best if best_token else ops.where(multimask[:, None], best, 0)
+        token = ops.gather(decoded.tokens, index, 1, batch=1)[:, 0]
         pointer = mask_decoder.pointer(builder.scope(), config, token)
         if not keep_pointer:
             pointer = ops.where(decoded.object_score > 0.0, pointer, found["pointer"])

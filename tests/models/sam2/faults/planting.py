@@ -41,14 +41,14 @@ def fault(*parts: str, config: str = "test") -> Callable[[Plant], Plant]:
     return register
 
 
-def wrap(patch: Patch, place: Any, name: str, change: Callable[..., Any]) -> None:
+def wrap(patch: Patch, owner: Any, name: str, change: Callable[..., Any]) -> None:
     """Replace a function by `change(original, *arguments)`."""
-    original = getattr(place, name)
+    original = getattr(owner, name)
 
     def changed(*arguments: Any, **named: Any) -> Any:
         return change(original, *arguments, **named)
 
-    patch.setattr(place, name, changed)
+    patch.setattr(owner, name, changed)
 
 
 def resize_otherwise(patch: Patch, before: str, after: str) -> None:

@@ -72,8 +72,8 @@ def no_point_with_a_place(patch: Patch) -> None:
     """Label -1 keeps its Fourier features."""
 
     def embed(original: Any, at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> Any:
-        place = prompts.fourier(at / "pe_layer", config, (xy + 0.5) / config.image_size)
-        return original(at, config, xy, labels) + ops.where(labels[..., None] == -1, place, 0.0)
+        embedding = prompts.fourier(at / "pe_layer", config, (xy + 0.5) / config.image_size)
+        return original(at, config, xy, labels) + ops.where(labels[..., None] == -1, embedding, 0.0)
 
     wrap(patch, prompts, "embed_points", embed)
 
@@ -89,7 +89,7 @@ def cosines_before_sines(patch: Patch) -> None:
 
 @fault("dense", "decoder:click")
 def sine_positions_for_the_decoder(patch: Patch) -> None:
-    """The neck's positions, where the random Fourier ones belong."""
+    """The neck's positions, where the random Fourier positions belong."""
 
     def dense(at: Scope, config: Sam2Config) -> Tensor:
         grid = positions.sine_grid(config.channels, config.grid, config.grid)

@@ -8,7 +8,7 @@ import numpy as np
 
 from samgraph import ops
 from samgraph.graph import Array, Dim, Scope, Tensor
-from samgraph.models.sam2 import memory_attention, memory_bank, memory_encoder
+from samgraph.models.sam2 import memory_attention, memory_bank, memory_design, memory_encoder
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.ops import OPS
 from tests.models.sam2.faults.planting import Patch, fault, resize_otherwise, wrap
@@ -83,7 +83,7 @@ def _rope(patch: Patch, change: Callable[..., Array]) -> None:
 
 @fault("memory_attention:b")
 def rope_interleaved_over_frames(patch: Patch) -> None:
-    """Each place repeated for all frames, not the whole grid for each frame."""
+    """Each position repeated for all frames, not the whole grid for each frame."""
 
     def rotated(reference: Any, x: Array, *, grid: tuple[int, int], **named: Any) -> Array:
         cells = grid[0] * grid[1]
@@ -190,7 +190,7 @@ def slots_off_by_one(patch: Patch) -> None:
         last = config.memory_frames - 1
         return original(at, config, ops.where(slots == last, 0, slots + 1))
 
-    wrap(patch, memory_bank, "frame_positions", frames)
+    wrap(patch, memory_design, "frame_positions", frames)
 
 
 @fault("wiring:memory_attention")

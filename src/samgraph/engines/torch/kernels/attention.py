@@ -4,7 +4,7 @@ With few queries or one head, programs that each take a block of queries leave m
 idle. Here a program takes a block of queries and one of several ranges of keys; a second kernel
 weighs the partial averages. The width E of a value may differ from the width D of a key.
 
-q [B, T, h*D], k [B, S, h*D], v [B, S, h*E] -> [B, T, h*E]; rows may lie apart in memory. A bias
+q [B, T, h*D], k [B, S, h*D], v [B, S, h*E] -> [B, T, h*E]; rows may be strided. A bias
 [B, S] may be added to the scores of each key.
 """
 
@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 
 _LOG2_E = 1.4426950408889634
 _ROWS = 32  # that a program combines
@@ -119,7 +119,7 @@ def attention(
     blocks: Blocks,
     precision: str = "tf32",
 ) -> torch.Tensor:
-    """[B, T, h*E], of the dtype of `v`. The last axis of all three lies without gaps."""
+    """[B, T, h*E], of the dtype of `v`. The last axis of all three is contiguous."""
     B, T, S = len(q), q.shape[1], k.shape[1]
     D, E = q.shape[2] // heads, v.shape[2] // heads
     chunk = triton.cdiv(triton.cdiv(S, blocks.splits), blocks.keys) * blocks.keys
@@ -132,14 +132,14 @@ def attention(
         q, k, v, sizes if bias is None else bias, parts, sizes, heads, T, S, chunk, q.stride(0),
         q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         0 if bias is None else bias.stride(0), scale * _LOG2_E, BIAS=bias is not None, D=D, E=E,
-        BD=_padded(D), BE=_padded(E), BM=blocks.queries, BN=blocks.keys, EVEN=S % blocks.keys == 0,
-        PRECISION=precision, warps=blocks.warps, stages=blocks.stages,
+        BD=block_width(D), BE=block_width(E), BM=blocks.queries, BN=blocks.keys,
+        EVEN=S % blocks.keys == 0, PRECISION=precision, warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     if splits > 1:
         strides = (parts.stride(0), parts.stride(1), B * heads * T, heads * T, 1.0)
         _COMBINE(
             (triton.cdiv(T, _ROWS), B * heads),
-            parts, sizes, y, heads, T, splits, *strides, E=E, BE=_padded(E), BM=_ROWS,
+            parts, sizes, y, heads, T, splits, *strides, E=E, BE=block_width(E), BM=_ROWS,
         )  # fmt: skip
     return y
 
@@ -158,12 +158,6 @@ def combine(
     strides = (T * wide, splits * T * wide, heads * T, splits * heads * T, _LOG2_E)
     _COMBINE(
         (triton.cdiv(T, _ROWS), batch * heads),
-        parts, sizes, y, heads, T, splits, *strides, E=E, BE=_padded(E), BM=_ROWS,
+        parts, sizes, y, heads, T, splits, *strides, E=E, BE=block_width(E), BM=_ROWS,
     )  # fmt: skip
     return y
-
-
-def _padded(width: int) -> int:
-    """A width as the kernels hold it: a power of two, 16 or more."""
-    power: int = triton.next_power_of_2(width)
-    return max(16, power)

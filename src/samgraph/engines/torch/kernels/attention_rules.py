@@ -78,14 +78,14 @@ def has_cudnn(device: torch.device) -> bool:
 
 
 def _key_bias(mask: torch.Tensor, batch: int) -> torch.Tensor | None:
-    """A mask that is the same for all heads and queries as [B, S]."""
+    """A mask that does not depend on head or query, as [B, S]; else None."""
     if mask.ndim != 4 or mask.shape[1:3] != (1, 1) or mask.stride(3) != 1:
         return None
     return mask[:, 0, 0].expand(batch, -1)
 
 
 def _batched(x: torch.Tensor) -> torch.Tensor:
-    """[..., T, C] as [B, T, C] with channels that lie without gaps."""
+    """[..., T, C] as [B, T, C] with contiguous channels."""
     flat = x if x.ndim == 3 else x.reshape(-1, *x.shape[-2:])
     return flat if flat.stride(2) == 1 else flat.contiguous()
 
@@ -114,7 +114,7 @@ def window_attention(
 
 
 def _map(x: torch.Tensor) -> torch.Tensor:
-    """A map whose pixels lie one behind another, channels without gaps."""
+    """A map whose pixels are evenly strided, with contiguous channels."""
     row = x.stride(2)
     plain = x.stride(3) == 1 and x.stride(1) == row * x.shape[2]
     return (

@@ -1,7 +1,7 @@
 """bank_rows: what attention reads of a paged memory bank, with or without positions.
 
-A program copies some rows of one object: of the page of a frame, or of the tokens behind all
-frames. The pages lie behind an address kept on the device (see `tables.py`). frames and slots
+A program copies some rows of one object: of the page of a frame, or of the tokens after all
+frames. The pages are read through an address kept on the device (see `tables.py`). frames and slots
 [N, F], tokens and positions [N, K, c], times [S, c], grid [T, c] -> [N, F*T+K, c].
 """
 
@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 from samgraph.engines.torch.kernels.tables import HELD
 
 _ROWS = 64
@@ -17,7 +17,7 @@ _ROWS = 64
 
 @triton.jit
 def _bank_rows(a_ptr, f_ptr, t_ptr, times_ptr, slot_ptr, grid_ptr, p_ptr, y_ptr, frames, T, K,
-               times, HELD: tl.constexpr, PLACED: tl.constexpr, C: tl.constexpr,
+               times, HELD: tl.constexpr, POSITIONS: tl.constexpr, C: tl.constexpr,
                BC: tl.constexpr, BM: tl.constexpr):  # fmt: skip
     number = tl.program_id(1).to(tl.int64)
     rows, cs = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BC)
@@ -33,7 +33,7 @@ def _bank_rows(a_ptr, f_ptr, t_ptr, times_ptr, slot_ptr, grid_ptr, p_ptr, y_ptr,
     y = tl.load(pages + at, mask=exists[:, None] & here, other=0.0).to(tl.float32)
     token_at = (number * K + rows - end)[:, None] * C + cs[None, :]
     y += tl.load(t_ptr + token_at, mask=of_token[:, None] & here, other=0.0).to(tl.float32)
-    if PLACED:
+    if POSITIONS:
         slot = tl.load(slot_ptr + number * frames + frame, mask=of_page, other=-times - 1)
         known = of_page & (slot < times) & (slot >= -times)
         slot = tl.where(slot < 0, slot + times, slot)
@@ -58,15 +58,15 @@ def bank_rows(
     *,
     out: torch.Tensor,
 ) -> torch.Tensor:
-    """Fill `out`; `positions` are times, slots, grid and positions of tokens, all without gaps."""
+    """Fill `out`; `positions` are times, slots, grid and positions of tokens, all contiguous."""
     (N, F), (K, C) = frames.shape, tokens.shape[1:]
     rows = out.shape[1]
     T = (rows - K) // F
-    times, slots, grid, places = positions or (tokens, frames, tokens, tokens)
+    times, slots, grid, of_tokens = positions or (tokens, frames, tokens, tokens)
     _KERNEL(
         (triton.cdiv(rows, _ROWS), N),
-        address, frames, tokens, times, slots, grid, places, out, F, T, K, len(times),
-        HELD=HELD[dtype], PLACED=positions is not None, C=C,
-        BC=max(16, triton.next_power_of_2(C)), BM=_ROWS,
+        address, frames, tokens, times, slots, grid, of_tokens, out, F, T, K, len(times),
+        HELD=HELD[dtype], POSITIONS=positions is not None, C=C,
+        BC=block_width(C), BM=_ROWS,
     )  # fmt: skip
     return out

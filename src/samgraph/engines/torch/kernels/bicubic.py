@@ -1,7 +1,7 @@
 """frame_pixels: frames resized to the bit as Pillow does, and normalised (see `../bicubic.py`).
 
-Two kernels, one for each axis, in the order that Pillow takes; the second looks up what a byte is
-as a number: bytes [H, W, 3] -> bytes [H, S, 3] or [S, W, 3] -> float32 [3, S, S].
+Two kernels, one for each axis, in the order that Pillow takes; the second looks up the
+normalised value of a byte: bytes [H, W, 3] -> bytes [H, S, 3] or [S, W, 3] -> float32 [3, S, S].
 """
 
 import torch
@@ -70,7 +70,7 @@ _COLUMNS, _ROWS = Kernel(_columns), Kernel(_rows)
 
 
 def frame_pixels(frame: torch.Tensor, size: int, norm: Normalisation) -> torch.Tensor:
-    """Bytes [H, W, 3], without gaps -> float32 [3, S, S]."""
+    """Bytes [H, W, 3], contiguous -> float32 [3, S, S]."""
     (height, width), device = frame.shape[:2], frame.device
     rows_first = rows_come_first(height, width, size)
     table, out = byte_values(norm, device), torch.empty((3, size, size), device=device)

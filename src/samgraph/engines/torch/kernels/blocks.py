@@ -9,14 +9,14 @@ from samgraph.engines.torch.kernels import (
     image_to_tokens,
     linear,
     mlp,
-    paint,
     patches,
     row_linear,
+    upscaling,
     windows,
 )
 
 NARROWEST = 16  # what the matrix units take
-FEW_QUERIES = 128  # whose scores in float32 are best written down
+FEW_QUERIES = 128  # whose float32 scores are best materialised
 _NARROW_ROWS = 128  # that are held whole
 _MANY_ROWS = 16384
 DEPTHWISE = convolution.Blocks(4, 0, 4)
@@ -24,7 +24,7 @@ PATCHES = patches.Blocks(64, 128, 64, 4)
 
 
 def are_few(M: int, K: int) -> bool:
-    """Whether a product is so low and deep that its depth is split."""
+    """Whether a product has so few rows and such depth that its depth is split."""
     return M <= 256 and K >= 512
 
 
@@ -63,7 +63,7 @@ def row_blocks(
 
 
 def rotated_blocks(M: int, N: int, K: int, weight: torch.dtype) -> row_linear.Blocks | None:
-    """The same where rows are rotated; None where they are rotated afterwards."""
+    """For rows that are also rotated; None where they are rotated afterwards."""
     if weight == torch.float32:
         return row_linear.Blocks(32, 0, 1, 4, 1) if K <= _NARROW_ROWS else None
     if K <= _NARROW_ROWS:
@@ -81,7 +81,7 @@ def mlp_blocks(M: int, C: int, H: int, weight: torch.dtype) -> mlp.Blocks | None
 def attention_blocks(
     heads: int, T: int, S: int, D: int, E: int, dtype: torch.dtype
 ) -> attention.Blocks:
-    """For T queries and S keys of width D, values of width E, in so many heads of all batches."""
+    """For T queries and S keys of width D, values of width E; `heads` of all batches."""
     if dtype == torch.float32:
         keys, splits = 16 if S <= 32 else 32, max(1, min(16, S // 64))
         return attention.Blocks(16 if T <= 128 else 64, keys, 4, 2, splits)
@@ -108,13 +108,13 @@ def window_blocks(
 
 
 def cell_blocks(images: int) -> image_to_tokens.Blocks:
-    """For the cells of so many images that take from tokens."""
+    """For the cells of `images` images that attend to tokens."""
     return image_to_tokens.Blocks(128, 8, 1) if images >= 8 else image_to_tokens.Blocks(32, 4, 2)
 
 
-def paint_blocks(images: int) -> paint.Blocks:
-    """For the cells of so many images that become masks."""
-    return paint.Blocks(16, 4)
+def upscaling_blocks(images: int) -> upscaling.Blocks:
+    """For the cells of `images` images that become masks."""
+    return upscaling.Blocks(16, 4)
 
 
 def conv_blocks(M: int, C: int) -> convolution.Blocks:

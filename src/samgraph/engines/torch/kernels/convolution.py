@@ -1,8 +1,8 @@
 """conv_norm: a convolution, a norm over its channels at each pixel, and an activation.
 
-A program takes some pixels and all their channels, so that the norm needs no second look. With few
-channels in, what lies under a pixel is gathered and multiplied as a matrix; channel by channel
-(depthwise), taps are added up one after another. Channels lie last in memory, in and out.
+A program takes some pixels and all their channels, so that the norm needs no second pass. A dense
+convolution of few channels gathers the patch under each pixel and multiplies it as a matrix; a
+depthwise convolution adds up taps one after another. Input and output are channels-last.
 
 x [N, H, W, c], weight [C, k*k*c] or [k*k, C] -> [N, H', W', C].
 """
@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import activate, normalise
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
+from samgraph.engines.torch.ops.conv_norm import ConvNormAttributes
 
 _NARROWEST = 16
 
@@ -86,7 +87,7 @@ _DENSE, _DEPTHWISE = Kernel(_dense), Kernel(_depthwise)
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Pixels of a program, depth of a step (not for depthwise ones), warps."""
+    """Pixels of a program, depth of a step (not of depthwise convolutions), warps."""
 
     rows: int
     depth: int
@@ -100,26 +101,23 @@ def conv_norm(
     scale: torch.Tensor,
     shift: torch.Tensor,
     *,
-    kernel: int,
-    stride: int,
-    padding: int,
-    eps: float,
-    activation: str = "none",
+    attributes: ConvNormAttributes,
     blocks: Blocks,
     precision: str = "tf32",
     out: torch.Tensor,
 ) -> torch.Tensor:
-    """Fill `out` [N, H', W', C]; all tensors lie without gaps."""
+    """Fill `out` [N, H', W', C]; all tensors are contiguous."""
     N, H, W, channels = x.shape
     _, high, wide, C = out.shape
-    M, deepest = N * high * wide, kernel * kernel * channels
+    at = attributes
+    M, deepest = N * high * wide, at.kernel**2 * channels
     _DENSE(
         (triton.cdiv(M, blocks.rows),),
-        x, weight, bias, scale, shift, out, M, H, W, high, wide, eps, CHANNELS=channels,
-        KERNEL=kernel, STRIDE=stride, PADDING=padding, C=C,
-        BC=max(_NARROWEST, triton.next_power_of_2(C)), BM=blocks.rows,
+        x, weight, bias, scale, shift, out, M, H, W, high, wide, at.eps, CHANNELS=channels,
+        KERNEL=at.kernel, STRIDE=at.stride, PADDING=at.padding, C=C,
+        BC=block_width(C), BM=blocks.rows,
         BK=max(_NARROWEST, min(blocks.depth, triton.next_power_of_2(deepest))),
-        ACTIVATION=activation, PRECISION=precision, warps=blocks.warps, stages=2,
+        ACTIVATION=at.activation, PRECISION=precision, warps=blocks.warps, stages=2,
     )  # fmt: skip
     return out
 
@@ -131,20 +129,18 @@ def depthwise_norm(
     scale: torch.Tensor,
     shift: torch.Tensor,
     *,
-    kernel: int,
-    padding: int,
-    eps: float,
-    activation: str = "none",
+    attributes: ConvNormAttributes,
     blocks: Blocks,
     out: torch.Tensor,
 ) -> torch.Tensor:
-    """The same with a kernel for each channel, at stride 1: `out` [N, H, W, C], as large as x."""
+    """Fill `out` [N, H, W, C], as large as x: a depthwise convolution at stride 1, and the norm."""
     N, H, W, C = x.shape
-    M = N * H * W
+    at, M = attributes, N * H * W
     _DEPTHWISE(
         (triton.cdiv(M, blocks.rows),),
-        x, weight, bias, scale, shift, out, M, H, W, eps, KERNEL=kernel, PADDING=padding, C=C,
-        BC=triton.next_power_of_2(C), BM=blocks.rows, ACTIVATION=activation, warps=blocks.warps,
+        x, weight, bias, scale, shift, out, M, H, W, at.eps, KERNEL=at.kernel,
+        PADDING=at.padding, C=C,
+        BC=triton.next_power_of_2(C), BM=blocks.rows, ACTIVATION=at.activation, warps=blocks.warps,
         stages=3,
     )  # fmt: skip
     return out

@@ -1,6 +1,7 @@
 """Which kernels run the other ops: of the decoder, the memory encoder, and small ones."""
 
 import math
+from typing import Any
 
 import torch
 
@@ -15,16 +16,17 @@ from samgraph.engines.torch.kernels.image_to_tokens import image_to_tokens as to
 from samgraph.engines.torch.kernels.linear_rules import as_rows, fused_linear
 from samgraph.engines.torch.kernels.masks import enlarge_mask as enlarge
 from samgraph.engines.torch.kernels.norm import layer_norm as norm
-from samgraph.engines.torch.kernels.paint import paint_masks as paint
 from samgraph.engines.torch.kernels.patches import patches
 from samgraph.engines.torch.kernels.tables import gather_rows, take_rows
+from samgraph.engines.torch.kernels.upscaling import upscale_masks as upscale
+from samgraph.engines.torch.ops.conv_norm import ConvNormAttributes
 from samgraph.engines.torch.rules import RULES
 from samgraph.engines.torch.tables import Table
 
 Pair = tuple[int, int]
 _WIDEST_NORM = 4096
 _MOST_TOKENS = 64
-_MANY_IMAGES = 8  # for which it pays to move what they share
+_MANY_IMAGES = 8  # from which on copying what they share pays
 
 
 def layer_norm(
@@ -72,7 +74,7 @@ def gather(x: torch.Tensor | Table, index: torch.Tensor, *, axis: int, batch: in
 
 
 def _rows_of(x: torch.Tensor, axis: int) -> torch.Tensor | None:
-    """[B, P, L] with rows along `axis` that lie without gaps; None where they do not."""
+    """[B, P, L] with contiguous rows along `axis`; None where they are not."""
     flat = x.flatten(axis + 1) if axis + 1 < x.ndim else x.unsqueeze(-1)
     flat = flat if axis == 1 else flat.unsqueeze(0)
     fits = x.is_floating_point() and (flat.stride(2) == 1 or flat.shape[2] == 1)
@@ -109,18 +111,18 @@ def _bank(
     pages: torch.Tensor | Table,
     frames: torch.Tensor,
     tokens: torch.Tensor,
-    places: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None,
+    positions: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None,
     dtype: torch.dtype | None,
 ) -> torch.Tensor:
     read = pages if isinstance(pages, Table) else Table(pages.contiguous())
     (N, F), (T, C) = frames.shape, read.row_shape
     shape = (N, F * T + tokens.shape[1], C)
     y = torch.empty(shape, dtype=dtype or tokens.dtype, device=tokens.device)
-    if places is not None:
-        times, slots, grid, positions = (x.contiguous() for x in places)
-        places = (times, slots, grid, positions)
+    if positions is not None:
+        times, slots, grid, of_tokens = (x.contiguous() for x in positions)
+        positions = (times, slots, grid, of_tokens)
     return bank_rows(
-        read.address, read.dtype, frames.contiguous(), tokens.contiguous(), places, out=y
+        read.address, read.dtype, frames.contiguous(), tokens.contiguous(), positions, out=y
     )
 
 
@@ -148,7 +150,7 @@ def image_to_tokens(
 
 
 def _cells(x: torch.Tensor) -> torch.Tensor:
-    """An image [N, I, C] whose cells lie one behind another."""
+    """An image [N, I, C] with contiguous cells."""
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()
 
 
@@ -160,35 +162,35 @@ def grouped_linear(
     return grouped(rows, weight, bias, activation=activation)
 
 
-def paint_masks(
+def upscale_masks(
     image: torch.Tensor,
-    grow: torch.Tensor,
-    grow_bias: torch.Tensor,
-    coarse: torch.Tensor,
+    dc1: torch.Tensor,
+    dc1_bias: torch.Tensor,
+    feat_s1: torch.Tensor,
     scale: torch.Tensor,
     shift: torch.Tensor,
-    again: torch.Tensor,
-    again_bias: torch.Tensor,
-    fine: torch.Tensor,
-    brushes: torch.Tensor,
+    dc2: torch.Tensor,
+    dc2_bias: torch.Tensor,
+    feat_s0: torch.Tensor,
+    hyper_in: torch.Tensor,
     *,
     eps: float,
 ) -> torch.Tensor:
-    """The rule of `paint_masks`."""
+    """The rule of `upscale_masks`."""
     N, cells, _ = image.shape
-    A, B = len(grow) // 4, len(again) // 4
-    rest = (coarse, scale, shift, again, again_bias, fine)
+    A, B = len(dc1) // 4, len(dc2) // 4
+    rest = (feat_s1, scale, shift, dc2, dc2_bias, feat_s0)
     if any(width & (width - 1) or width < table.NARROWEST for width in (A, B)):
-        return FUSED["paint_masks"](image, grow, grow_bias, *rest, brushes, eps=eps)
+        return FUSED["upscale_masks"](image, dc1, dc1_bias, *rest, hyper_in, eps=eps)
     if N >= _MANY_IMAGES:
-        rest = (_channels_apart(coarse), scale, shift, again, again_bias, _channels_apart(fine))
-    rows = fused_linear(image, grow, grow_bias).view(N, 4 * cells, A)
-    side, blocks = math.isqrt(cells), table.paint_blocks(N)
-    return paint(rows, *rest, brushes.contiguous(), eps=eps, side=side, blocks=blocks)
+        rest = (_channels_first(feat_s1), scale, shift, dc2, dc2_bias, _channels_first(feat_s0))
+    rows = fused_linear(image, dc1, dc1_bias).view(N, 4 * cells, A)
+    side, blocks = math.isqrt(cells), table.upscaling_blocks(N)
+    return upscale(rows, *rest, hyper_in.contiguous(), eps=eps, side=side, blocks=blocks)
 
 
-def _channels_apart(x: torch.Tensor) -> torch.Tensor:
-    """A list of cells [1, H*H, A] that lies channel by channel, which `paint` reads faster."""
+def _channels_first(x: torch.Tensor) -> torch.Tensor:
+    """A list of cells [1, H*H, A], stored channels-first, which `upscale` reads faster."""
     return x.mT.contiguous().mT if x.ndim == 3 and len(x) == 1 else x
 
 
@@ -199,35 +201,23 @@ def conv_norm(
     scale: torch.Tensor,
     shift: torch.Tensor,
     *,
-    kernel: int,
-    stride: int,
-    padding: int,
-    depthwise: bool,
-    eps: float,
-    activation: str = "none",
     dtype: torch.dtype | None = None,
+    **attributes: Any,
 ) -> torch.Tensor:
     """The rule of `conv_norm`."""
     C = len(bias)
     if C > WIDEST_HEAD:
-        return FUSED["conv_norm"](
-            x, weight, bias, scale, shift, kernel=kernel, stride=stride, padding=padding,
-            depthwise=depthwise, eps=eps, activation=activation, dtype=dtype,
-        )  # fmt: skip
+        return FUSED["conv_norm"](x, weight, bias, scale, shift, dtype=dtype, **attributes)
+    at = ConvNormAttributes(**attributes)
     last = x.permute(0, 2, 3, 1).contiguous()
-    high, wide = ((side + 2 * padding - kernel) // stride + 1 for side in x.shape[2:])
+    high, wide = ((side + 2 * at.padding - at.kernel) // at.stride + 1 for side in x.shape[2:])
     y = torch.empty((len(x), high, wide, C), dtype=dtype or x.dtype, device=x.device)
     tensors = (last, weight, bias, scale, shift)
-    if depthwise:
-        depthwise_norm(
-            *tensors, kernel=kernel, padding=padding, eps=eps, activation=activation, out=y,
-            blocks=table.DEPTHWISE,
-        )  # fmt: skip
+    if at.depthwise:
+        depthwise_norm(*tensors, attributes=at, out=y, blocks=table.DEPTHWISE)
     else:
-        dense(
-            *tensors, kernel=kernel, stride=stride, padding=padding, eps=eps,
-            activation=activation, out=y, blocks=table.conv_blocks(len(x) * high * wide, C),
-        )  # fmt: skip
+        blocks = table.conv_blocks(len(x) * high * wide, C)
+        dense(*tensors, attributes=at, out=y, blocks=blocks)
     return y.permute(0, 3, 1, 2)
 
 

@@ -1,4 +1,4 @@
-"""few_rows: a linear layer of few rows, whose weight is all there is to read.
+"""few_rows: a linear layer of few rows, bound by reading the weight.
 
     y = residual + activation(x @ weight.T + bias)
 
@@ -72,7 +72,7 @@ def few_rows(
     blocks: Blocks,
     precision: str = "tf32",
 ) -> torch.Tensor:
-    """Fill `out` [M, N], which lies without gaps."""
+    """Fill `out` [M, N], which is contiguous."""
     M, K = x.shape
     N = len(weight)
     share = triton.cdiv(triton.cdiv(K, blocks.parts), blocks.depth) * blocks.depth

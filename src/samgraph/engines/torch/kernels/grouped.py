@@ -1,8 +1,8 @@
-"""grouped_linear: a linear layer of its own for each of several tokens.
+"""grouped_linear: a separate linear layer for each of several tokens.
 
     y[:, g] = activation(x[:, g] @ weight[g].T + bias[g])
 
-x [N, G, K], weight [G, M, K], bias [G, M] -> [N, G, M]; tokens of x may lie apart in memory.
+x [N, G, K], weight [G, M, K], bias [G, M] -> [N, G, M]; tokens of x may be strided.
 """
 
 import torch
@@ -50,7 +50,7 @@ def grouped_linear(
     depth: int = 64,
     precision: str = "tf32",
 ) -> torch.Tensor:
-    """[N, G, M], of the dtype of the weight. The channels of `x` lie without gaps."""
+    """[N, G, M], of the dtype of the weight. The channels of `x` are contiguous."""
     N, G, K = x.shape
     M = weight.shape[1]
     y = torch.empty((N, G, M), dtype=weight.dtype, device=x.device)

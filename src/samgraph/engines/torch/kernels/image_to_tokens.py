@@ -1,11 +1,11 @@
-"""image_to_tokens: every cell of an image takes from few tokens, is added to and normalised.
+"""image_to_tokens: image-to-token cross-attention, residual and layer norm, for few tokens.
 
     y = layer_norm(image + sum over heads of softmax(queries @ keys.T + scores) @ values)
 
 A program takes some cells of one image, and several heads in a step: the tokens of these, side by
-side, are one matrix, of which each head's columns are normalised apart. image and queries
+side, are one matrix, of which each head's columns are normalised separately. image and queries
 [N, I, C], keys and values [N, T, h*C], scores [N, T, h] -> [N, I, C]. Rows of keys, values and
-scores may lie apart in memory.
+scores may be strided.
 """
 
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ def _image_to_tokens(x_ptr, q_ptr, k_ptr, s_ptr, v_ptr, scale_ptr, shift_ptr, y_
     q = tl.load(q_ptr + image * q_batch + at, mask=inside, other=0.0)
     y = tl.load(x_ptr + image * x_batch + at, mask=inside, other=0.0).to(tl.float32)
     for first in range(0, HEADS, GROUP):
-        place = (head + first) * C
-        k_at = k_ptr + image * k_batch + (token * k_row + place)[:, None] + cs[None, :]
+        offset = (head + first) * C
+        k_at = k_ptr + image * k_batch + (token * k_row + offset)[:, None] + cs[None, :]
         k = tl.load(k_at, mask=held, other=0.0)
         s_at = s_ptr + image * s_batch + token * s_row + head + first
         s = tl.load(s_at, mask=token < T, other=0.0).to(tl.float32)
@@ -44,7 +44,7 @@ def _image_to_tokens(x_ptr, q_ptr, k_ptr, s_ptr, v_ptr, scale_ptr, shift_ptr, y_
         powers = tl.exp2(fit - tl.max(fit, 1)[:, None, :])
         powers = powers / tl.sum(powers, 1)[:, None, :]
         powers = tl.reshape(powers, (BM, BT * GROUP))
-        v_at = v_ptr + image * v_batch + (token * v_row + place)[:, None] + cs[None, :]
+        v_at = v_ptr + image * v_batch + (token * v_row + offset)[:, None] + cs[None, :]
         v = tl.load(v_at, mask=held, other=0.0)
         y = tl.dot(powers.to(v.dtype), v, y, input_precision=PRECISION)
     y = normalise(y, (cs < C)[None, :], C, eps)
@@ -81,7 +81,7 @@ def image_to_tokens(
     blocks: Blocks,
     precision: str = "tf32",
 ) -> torch.Tensor:
-    """[N, I, C]; the cells of image and queries lie one behind another."""
+    """[N, I, C]; the cells of image and queries are contiguous."""
     N, cells, C = image.shape
     T = keys.shape[1]
     tokens = triton.next_power_of_2(T)

@@ -1,11 +1,11 @@
-"""Starting Triton kernels without Triton's own launcher, which wants a C compiler.
+"""Launching Triton kernels without Triton's own launcher, which wants a C compiler.
 
-Triton turns a kernel into a cubin with tools that it brings along, and keeps it in its cache
-folder. Here that cubin is loaded and started through the CUDA driver. On tensors of the CPU a
+Triton compiles a kernel to a cubin with its own tools, and keeps it in its cache
+folder. Here that cubin is loaded and launched through the CUDA driver. On tensors of the CPU a
 kernel runs in Triton's interpreter, if `TRITON_INTERPRET=1` was set before it was imported.
 
-In a `rehearsal` kernels are compiled, side by side, and not started: a graph that is rehearsed
-before its first run waits for the slowest of its kernels, not for one after another.
+Inside `compile_only` kernels are compiled in parallel and not launched: a graph that does so before
+its first run waits for the slowest of its kernels, not for their sum.
 """
 
 import ctypes
@@ -31,17 +31,23 @@ _TYPES = {
     torch.int64: "*i64", torch.int32: "*i32", torch.uint8: "*u8", torch.bool: "*i1",
 }  # fmt: skip
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_SMALL_SHARED = 48 << 10  # what a block may use without asking
+_SMALL_SHARED = 48 << 10  # what a block may use without opting in
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A kernel on one GPU: its handle, threads of a block, shared memory, hidden pointers."""
+    """A kernel on one GPU: its handle, threads of a block, shared memory, trailing pointers."""
 
     function: ctypes.c_void_p
     threads: int
     shared: int
-    hidden: int
+    pointers: int
+
+
+def block_width(width: int) -> int:
+    """The block that holds `width` elements: a power of two, at least 16 for the matrix units."""
+    power: int = triton.next_power_of_2(width)
+    return max(16, power)
 
 
 class Kernel:
@@ -60,7 +66,7 @@ class Kernel:
         stages: int = 2,
         **constants: object,
     ) -> None:
-        """Start the kernel on the current stream of the first tensor's device."""
+        """Launch the kernel on the current stream of the first tensor's device."""
         tensor = next(x for x in arguments if isinstance(x, torch.Tensor))
         if not tensor.is_cuda:
             self._function[grid](*arguments, **constants)
@@ -111,8 +117,8 @@ class Kernel:
         signature = dict(zip(names, (kind for kind, _ in kinds), strict=False))
         signature.update(dict.fromkeys(constants, "constexpr"))
         attributes = {
-            (place,): [["tt.divisibility", 16]]
-            for place, (_, divides) in enumerate(kinds)
+            (index,): [["tt.divisibility", 16]]
+            for index, (_, divides) in enumerate(kinds)
             if divides
         }
         source = ASTSource(self._function, signature, constants, attributes)
@@ -135,11 +141,11 @@ _COMPILERS = ThreadPoolExecutor(max_workers=16, thread_name_prefix="samgraph-ker
 
 
 @contextmanager
-def rehearsal() -> Iterator[None]:
-    """Kernels called by this thread are compiled, all of them by the end, and not started.
+def compile_only() -> Iterator[None]:
+    """Kernels called by this thread are compiled, all of them on exit, and not launched.
 
-    What they would have computed is left as it was in memory. A kernel that cannot be compiled
-    says so when it is called in earnest.
+    Their outputs keep whatever is in memory. A kernel that cannot be compiled raises when it is
+    launched.
     """
     jobs: dict[object, Future[Any]] = {}
     _REHEARSAL.jobs = jobs
@@ -216,7 +222,7 @@ def _start(
         else _NUMBERS[kind](argument)  # type: ignore[arg-type]  # the kind says which
         for argument, (kind, _) in zip(arguments, kinds, strict=True)
     ]
-    values += [ctypes.c_void_p(0)] * loaded.hidden
+    values += [ctypes.c_void_p(0)] * loaded.pointers
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     x, y, z = (*grid, 1, 1)[:3]
     code = _driver().cuLaunchKernel(

@@ -2,7 +2,7 @@
 
     y = residual + activation(x @ weight.T + bias)
 
-Activation is none, relu or gelu. With pooling, y is the largest of every 2 x 2 rows of a map. The
+Activation is none, relu or gelu. With pooling, y is the max over each 2 x 2 of a map. The
 residual is added last, in float32, and repeated where it has fewer rows. See `row_linear.py` for
 narrow products with a norm before them.
 
@@ -21,7 +21,7 @@ from samgraph.engines.torch.kernels.launch import Kernel
 
 @triton.jit
 def quads(rows, wide):
-    """Rows of a map `wide` across, in the order of its 2 x 2: the four of a quad together."""
+    """Rows of a map `wide` across, the four of each 2 x 2 together."""
     quad, corner = rows // 4, rows % 4
     half = wide // 2
     return (quad // half * 2 + corner // 2) * wide + quad % half * 2 + corner % 2
@@ -34,8 +34,8 @@ def finish(y, rows, columns, inside, b_ptr, r_ptr, r_stride, r_rows, N,
     y += tl.load(b_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
     y = activate(y, ACTIVATION)
     if RESIDUAL:
-        places = (rows % r_rows)[:, None] * r_stride + columns[None, :]
-        y += tl.load(r_ptr + places, mask=inside, other=0.0).to(tl.float32)
+        offsets = (rows % r_rows)[:, None] * r_stride + columns[None, :]
+        y += tl.load(r_ptr + offsets, mask=inside, other=0.0).to(tl.float32)
     return y
 
 

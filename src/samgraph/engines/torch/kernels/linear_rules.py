@@ -1,15 +1,16 @@
-"""Which kernel runs a linear layer: by the number of rows, their width, and what stands beside it.
+"""Which kernel runs a linear layer: by the number of rows, their width, and what is fused.
 
     rotated, narrow                  `row_linear.rotated_linear`
     few rows, a deep product         `few_rows`
     many narrow rows with a norm     `row_linear`
     else                             the norm by itself, then cuBLAS, or `linear` for what it lacks
 
-cuBLAS has bias, ReLU and GELU (its tanh form, which is within half a unit of bf16 of the exact one)
-in its products, and adds to what is there, but not a bias at the same time.
+cuBLAS has bias, ReLU and GELU (its tanh form, within half a unit of bf16 of the exact form) in its
+products, and accumulates into the output, but not with a bias at the same time.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -23,11 +24,12 @@ from samgraph.engines.torch.kernels.norm import layer_norm
 from samgraph.engines.torch.kernels.rotate import rotate
 from samgraph.engines.torch.kernels.rotation import Rotation
 from samgraph.engines.torch.kernels.row_linear import WIDEST, rotated_linear, row_linear
+from samgraph.engines.torch.ops.fused_linear import LinearAttributes
+from samgraph.graph.dims import known
 
-Pair = tuple[int, int]
 _TALL = 512  # rows of a product in float32 that is better left to cuBLAS
 
-_ROUNDED = WeakTensorKeyDictionary()  # biases as cuBLAS wants them
+_ROUNDED = WeakTensorKeyDictionary()  # biases in the dtype that cuBLAS needs
 
 
 def fused_linear(
@@ -36,39 +38,30 @@ def fused_linear(
     bias: torch.Tensor,
     residual: torch.Tensor | None = None,
     *,
-    eps: float = 0.0,
-    activation: str = "none",
-    pool: bool = False,
-    rotated: int = 0,
-    width: int = 0,
-    grid: Pair = (1, 1),
-    theta: float = 1.0,
-    unrotated: int = 0,
-    biased: bool = True,
     dtype: torch.dtype | None = None,
+    **attributes: Any,
 ) -> torch.Tensor:
     """The rule of `fused_linear`."""
-    front, N = x.shape[:-1], len(weight)
-    if rotated and (N % width or width & (width - 1) or width < table.NARROWEST):
-        return FUSED["fused_linear"](
-            x, weight, bias, residual, eps=eps, activation=activation, rotated=rotated,
-            width=width, grid=grid, theta=theta, unrotated=unrotated, dtype=dtype,
-        )  # fmt: skip
-    if pool:
+    at = LinearAttributes(**attributes)
+    front, N, width = x.shape[:-1], len(weight), at.width
+    if at.rotated and (N % width or width & (width - 1) or width < table.NARROWEST):
+        return FUSED["fused_linear"](x, weight, bias, residual, dtype=dtype, **attributes)
+    if at.pool:
         front = torch.Size([front[0], front[1] // 2, front[2] // 2])
     kind = dtype or (weight if residual is None else residual).dtype
     y = torch.empty((*front, N), dtype=kind, device=x.device)
     rows, flat = as_rows(x), y.view(-1, N)
     if not y.numel():
         return y
-    if rotated:
+    if at.rotated:
         tokens = x.shape[-2]
-        turn = Rotation(grid, theta, width, rotated, tokens, tokens - unrotated)
-        _rotated(rows, weight, bias, eps, turn, flat)
+        rotary = tokens - known(at.unrotated)
+        rotation = Rotation(at.grid, at.theta, width, at.rotated, tokens, rotary)
+        _rotated(rows, weight, bias, at.eps, rotation, flat)
         return y
     added = None if residual is None else _repeated_rows(residual)
-    offset = bias if biased else None
-    _product(rows, weight, offset, added, eps, activation, x.shape[2] if pool else 0, flat)
+    offset, map_width = bias if at.biased else None, x.shape[2] if at.pool else 0
+    _product(rows, weight, offset, added, at.eps, at.activation, map_width, flat)
     return y
 
 
@@ -77,17 +70,17 @@ def _rotated(
     weight: torch.Tensor,
     bias: torch.Tensor,
     eps: float,
-    turn: Rotation,
+    rotation: Rotation,
     out: torch.Tensor,
 ) -> None:
-    """A rotated layer at once, or its product first."""
+    """A rotated layer in one kernel, or its product first."""
     (M, K), N = x.shape, len(weight)
     blocks = table.rotated_blocks(M, N, K, weight.dtype)
     if blocks is not None and K <= WIDEST:
-        rotated_linear(x, weight, bias, rotation=turn, eps=eps, out=out, blocks=blocks)
+        rotated_linear(x, weight, bias, rotation=rotation, eps=eps, out=out, blocks=blocks)
     else:
         _product(x, weight, bias, None, eps, "none", 0, out)
-        rotate(out, turn)
+        rotate(out, rotation)
 
 
 def fused_mlp(
@@ -154,7 +147,7 @@ def _by_cublas(
     activation: str,
     out: torch.Tensor,
 ) -> bool:
-    """Whether cuBLAS can do all of it, and then did."""
+    """Run it with cuBLAS where cuBLAS can do all of it; whether it did."""
     if not x.is_cuda or x.dtype != weight.dtype:
         return False
     if weight.dtype == torch.float32:
@@ -186,7 +179,7 @@ def _zeros(count: int, device: torch.device) -> torch.Tensor:
 
 
 def _rounded(bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A bias as cuBLAS wants it, rounded once for as long as it lives."""
+    """A bias rounded to `dtype`, cached for as long as the bias lives."""
     if bias.dtype == dtype:
         return bias
     known: torch.Tensor | None = _ROUNDED.get(bias)
@@ -196,11 +189,11 @@ def _rounded(bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:
-    """[..., C] as [M, C]; copied only where rows do not lie one behind another."""
+    """[..., C] as [M, C]; copied only where channels are not contiguous."""
     flat = x.reshape(-1, x.shape[-1])
     return flat if flat.stride(1) == 1 else flat.contiguous()
 
 
 def _repeated_rows(x: torch.Tensor) -> torch.Tensor:
-    """As `as_rows`; of what is the same all along the first axis, that one part."""
+    """As `as_rows`; of a tensor expanded along the first axis, the rows of one batch."""
     return as_rows(x[:1] if x.ndim > 2 and x.stride(0) == 0 else x)

@@ -1,9 +1,9 @@
 """Masks enlarged on the device: for the memory encoder, and as bits for the host.
 
     enlarge_mask   sigmoid(resize(mask * gain + offset)) * scale + shift
-    mask_bits      resize(mask) > threshold, eight pixels in a byte, the first one lowest
+    mask_bits      resize(mask) > threshold, eight pixels in a byte, the first in the lowest bit
 
-Both enlarge bilinearly, half-pixel centres, and read a mask where they need it.
+Both enlarge bilinearly, half-pixel centres, and read only the pixels they need.
 """
 
 import torch
@@ -46,7 +46,7 @@ def _enlarge(m_ptr, g_ptr, o_ptr, y_ptr, h, w, H, W, y_scale, x_scale, scale, sh
 
 @triton.jit
 def _bits(m_ptr, y_ptr, h, w, H, W, row, y_scale, x_scale, threshold, BLOCK: tl.constexpr):
-    """Bytes [N, H, row]; bits behind the end of a row are zero."""
+    """Bytes [N, H, row]; bits after the end of a row are zero."""
     number = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     bits = tl.arange(0, 8)

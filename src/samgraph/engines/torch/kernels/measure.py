@@ -1,8 +1,9 @@
-"""measure: areas and boxes of masks at the size of an image, which is never written.
+"""measure: areas and boxes of masks at the size of an image, without writing them.
 
-A program enlarges some columns of one mask, counts, and adds what it found to the results.
-logits [N, h, w] -> int32 [N, 6]: pixels above the highest threshold and above the lowest; then
-left, top, right, bottom of those above the middle one, the last pixels included.
+A program enlarges some columns of one mask, counts, and adds what it found to the results; it reads
+whether the mask is wanted, so the host need not know. logits [N, h, w] -> int32 [N, 6]: pixels
+above the highest threshold and above the lowest; then left, top, right, bottom of those above the
+middle threshold, inclusive.
 """
 
 import torch
@@ -16,16 +17,16 @@ _FAR = 1 << 30
 
 
 @triton.jit
-def _taps(places, length, scale):
-    """The two pixels of a smaller axis around each place, and the share of the second."""
-    at = tl.maximum((places.to(tl.float32) + 0.5) * scale - 0.5, 0.0)
+def _taps(positions, length, scale):
+    """The two pixels of a smaller axis around each position, and the weight of the second."""
+    at = tl.maximum((positions.to(tl.float32) + 0.5) * scale - 0.5, 0.0)
     first = tl.minimum(at.to(tl.int32), length - 1)
     return first, tl.minimum(first + 1, length - 1), at - first.to(tl.float32)
 
 
 @triton.jit
-def _measure(m_ptr, y_ptr, h, w, H, W, y_scale, x_scale, low, middle, high, FAR: tl.constexpr,
-             ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
+def _measure(m_ptr, f_ptr, y_ptr, h, w, H, W, y_scale, x_scale, low, middle, high,
+             FAR: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
     """Some columns of one mask, some rows at a time; sums are taken once, at the end."""
     number = tl.program_id(1).to(tl.int64)
     x = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -35,7 +36,8 @@ def _measure(m_ptr, y_ptr, h, w, H, W, y_scale, x_scale, low, middle, high, FAR:
     reach = tl.zeros((ROWS, COLUMNS), tl.int32)
     first = tl.full((ROWS, COLUMNS), FAR, tl.int32)
     last = tl.full((ROWS, COLUMNS), -1, tl.int32)
-    for start in range(0, H, ROWS):
+    rows = tl.where(tl.load(f_ptr + number) != 0, H, 0)
+    for start in range(0, rows, ROWS):
         y = start + tl.arange(0, ROWS)
         shown = (y < H)[:, None] & (x < W)[None, :]
         top, bottom, dy = _taps(y, h, y_scale)
@@ -64,17 +66,20 @@ _KERNEL = Kernel(_measure)
 
 
 def measure(
-    logits: torch.Tensor, size_hw: tuple[int, int], thresholds: tuple[float, float, float]
+    logits: torch.Tensor,
+    size_hw: tuple[int, int],
+    thresholds: tuple[float, float, float],
+    wanted: torch.Tensor,
 ) -> torch.Tensor:
-    """As `measuring.measure`: int64 [N, 6]; a box is all -1 where nothing is inside."""
+    """As `measuring.measure`: int64 [N, 6]; a box is all -1 where the mask is empty."""
     (N, h, w), (H, W) = logits.shape, size_hw
-    start = torch.tensor([0, 0, _FAR, _FAR, -1, -1], dtype=torch.int32, device=logits.device)
-    found = start.repeat(N, 1)
+    found = torch.full((N, 6), -1, dtype=torch.int32, device=logits.device)
+    found[:, :2], found[:, 2:4] = 0, _FAR
     if N:
         _KERNEL(
             (triton.cdiv(W, _COLUMNS), N),
-            logits, found, h, w, H, W, h / H, w / W, *map(float, thresholds), FAR=_FAR,
-            ROWS=_ROWS, COLUMNS=_COLUMNS,
+            logits, wanted.to(torch.uint8), found, h, w, H, W, h / H, w / W,
+            *map(float, thresholds), FAR=_FAR, ROWS=_ROWS, COLUMNS=_COLUMNS,
         )  # fmt: skip
     found[:, 2:] = torch.where(found[:, 4:5] < 0, -1, found[:, 2:])
     return found.long()

@@ -1,9 +1,9 @@
-"""mlp: the feed-forward half of a transformer block, for narrow rows, without a trace in memory.
+"""mlp: the feed-forward half of a transformer block, for narrow rows, in one kernel.
 
     y = x + activation(norm(x) @ inner.T + inner_bias) @ outer.T + outer_bias
 
-A program holds some rows of x whole, normalised once, and walks over the hidden channels: each
-step makes some of them and adds what they give to the result. x [M, C], inner [H, C],
+A program holds some rows of x whole, normalised once, and loops over the hidden channels:
+each step computes some of them and accumulates their product. x [M, C], inner [H, C],
 outer [C, H] -> [M, C].
 """
 
@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import activate, normalise
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 
 
 @triton.jit
@@ -72,7 +72,7 @@ def mlp(
         (triton.cdiv(M, blocks.rows),),
         x, inner, inner_bias, outer, outer_bias, out, M, len(inner), x.stride(0), out.stride(0),
         eps, ACTIVATION=activation, PRECISION=precision, C=C,
-        BC=max(16, triton.next_power_of_2(C)), BM=blocks.rows, BH=blocks.hidden,
+        BC=block_width(C), BM=blocks.rows, BH=blocks.hidden,
         warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     return out

@@ -1,8 +1,8 @@
-"""layer_norm of rows, in float32 whatever they are stored in, with an activation behind it.
+"""layer_norm of rows, in float32 whatever their dtype, followed by an activation.
 
     y = activation((x - mean) / sqrt(variance + eps) * scale + shift)
 
-x [M, C], rows may lie apart in memory -> [M, C]. Scale and shift may be missing; an offset [C] may
+x [M, C], rows may be strided -> [M, C]. Scale and shift may be missing; an offset [C] may
 be added to the rows first.
 """
 

@@ -2,7 +2,7 @@
 
     y = convolution(image, weight) + bias + positions
 
-A program takes a run of output pixels and gathers what lies under each: no matrix of patches is
+A program takes a run of output pixels and gathers the patch under each: no matrix of patches is
 ever written. image [B, c, H, W] in any float, weight [N, c*k*8]: each row of a k x k kernel has
 zeros in front, up to eight, so that a kernel of 7 at stride 4 reads whole groups; positions
 [H', W', N] -> [B, H', W', N].

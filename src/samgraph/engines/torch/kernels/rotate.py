@@ -1,7 +1,7 @@
-"""rotate: axial RoPE of the first columns of rows, where they lie.
+"""rotate: axial RoPE of the first columns of rows, in place.
 
 Heads are in halves, as `row_linear.rotated_linear` has them: a pair is one column of each half.
-y [M, N], of which so many columns and rows turn; see `rotation.Rotation`.
+y [M, N], of which `rotation.Rotation` says which columns and rows are rotated.
 """
 
 import torch
@@ -13,7 +13,7 @@ from samgraph.engines.torch.kernels.rotation import Rotation
 
 
 @triton.jit
-def turns(table_ptr, rows, tokens, rotary, HIGH: tl.constexpr, WIDE: tl.constexpr,
+def angles(table_ptr, rows, tokens, rotary, HIGH: tl.constexpr, WIDE: tl.constexpr,
           FEW: tl.constexpr):  # fmt: skip
     """Cosines and sines of the angles of each row: [BM, 2*FEW] of a table [2, side, FEW]."""
     pairs, token = tl.arange(0, 2 * FEW), rows % tokens
@@ -29,7 +29,7 @@ def turns(table_ptr, rows, tokens, rotary, HIGH: tl.constexpr, WIDE: tl.constexp
 def _rotate(y_ptr, table_ptr, M, y_stride, heads, tokens, rotary, HIGH: tl.constexpr,
             WIDE: tl.constexpr, FEW: tl.constexpr, BM: tl.constexpr):  # fmt: skip
     rows, pairs = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, 2 * FEW)
-    cos, sin = turns(table_ptr, rows, tokens, rotary, HIGH, WIDE, FEW)
+    cos, sin = angles(table_ptr, rows, tokens, rotary, HIGH, WIDE, FEW)
     inside = (rows < M)[:, None]
     at = y_ptr + rows.to(tl.int64)[:, None] * y_stride + pairs[None, :]
     for head in range(heads):
@@ -45,7 +45,7 @@ _ROWS = 16
 
 
 def rotate(y: torch.Tensor, rotation: Rotation) -> torch.Tensor:
-    """Turn the rows of `y` [M, N]; gives the same tensor."""
+    """Rotate the rows of `y` [M, N] in place; returns `y`."""
     M = len(y)
     _KERNEL(
         (triton.cdiv(M, _ROWS),),

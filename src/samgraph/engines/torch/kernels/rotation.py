@@ -1,6 +1,6 @@
 """The angles of axial RoPE as a small table: [2, side, D/4] cosines and sines of a position.
 
-A pair of channels turns with the column or with the row of its token, so one table of
+A pair of channels is rotated by the column or by the row of its token, so one table of
 positions times frequencies serves both, whatever the number of tokens.
 """
 
@@ -17,7 +17,7 @@ Pair = tuple[int, int]
 class Rotation:
     """What is rotated: the first `columns`, in heads of `width`; of every `tokens` rows, `rotary`.
 
-    The rows of a sequence are frames of `grid` (height, width) cells, then tokens left as they are.
+    The rows of a sequence are frames of `grid` (height, width) cells, then unrotated tokens.
     """
 
     grid: Pair

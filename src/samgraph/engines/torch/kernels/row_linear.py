@@ -1,13 +1,13 @@
 """row_linear: a linear layer of narrow rows, with the norm before it and what follows it.
 
-    y = residual + activation(norm(x) @ weight.T + bias)        rotated, where asked
+    y = residual + activation(norm(x) @ weight.T + bias)        optionally rotated
 
-A program holds some rows of x whole, normalised once, and walks over the columns of the product;
-what it reads of x is read once. The norm (mean 0, variance 1, in float32) has its scale and shift
-in weight and bias. With pooling, y is the largest of every 2 x 2 rows of a map.
+A program holds some rows of x whole, normalised once, and loops over the columns of the product:
+x is read once. The norm (mean 0, variance 1, in float32) has its scale and shift
+in weight and bias. With pooling, y is the max over each 2 x 2 of a map.
 
 Rotation is axial RoPE of the first columns, in heads whose weights are in halves: first those of
-the even channels, then those of the odd ones, so that a pair is one column of each half.
+the even channels, then those of the odd, so that a pair is one column of each half.
 
 x [M, K], weight [N, K], bias [N], residual [R, N] with R dividing M -> [M, N], or [M/4, N].
 """
@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import normalise
-from samgraph.engines.torch.kernels.launch import Kernel
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 from samgraph.engines.torch.kernels.linear import finish, quads
 from samgraph.engines.torch.kernels.rotation import Rotation
 
@@ -27,7 +27,7 @@ from samgraph.engines.torch.kernels.rotation import Rotation
 @triton.jit
 def _held_rows(x_ptr, source, x_stride, eps, NORM: tl.constexpr, K: tl.constexpr,
                BK: tl.constexpr):  # fmt: skip
-    """Whole rows, normalised: [BM, BK] in float32, zeros behind K."""
+    """Whole rows, normalised: [BM, BK] in float32, zeros after K."""
     ks = tl.arange(0, BK)
     here = (ks < K)[None, :]
     at = x_ptr + source.to(tl.int64)[:, None] * x_stride + ks[None, :]
@@ -81,7 +81,7 @@ def _rotated_linear(x_ptr, w_ptr, b_ptr, y_ptr, table_ptr, M, N, x_stride, y_str
                     rotary, rotated, NORM: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr,
                     FEW: tl.constexpr, PRECISION: tl.constexpr, K: tl.constexpr,
                     BK: tl.constexpr, BM: tl.constexpr):  # fmt: skip
-    """Program 0 of a pair takes the pairs that turn with the column, program 1 those of the row."""
+    """Program 0 takes the pairs rotated by the column, program 1 those rotated by the row."""
     rows, pairs = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, FEW)
     x = _held_rows(x_ptr, tl.minimum(rows, M - 1), x_stride, eps, NORM, K, BK)
     x = x.to(w_ptr.dtype.element_ty)
@@ -141,7 +141,7 @@ def row_linear(
         (triton.cdiv(M, blocks.rows), triton.cdiv(N, share)),
         x, weight, bias, added, out, M, N, x.stride(0), added.stride(0), out.stride(0),
         len(added), pool, share, eps, NORM=eps > 0, ACTIVATION=activation,
-        RESIDUAL=residual is not None, POOL=pool > 0, PRECISION=precision, K=K, BK=_padded(K),
+        RESIDUAL=residual is not None, POOL=pool > 0, PRECISION=precision, K=K, BK=block_width(K),
         BM=blocks.rows, BN=blocks.columns, warps=blocks.warps, stages=blocks.stages,
     )  # fmt: skip
     return out
@@ -165,13 +165,7 @@ def rotated_linear(
         x, weight, bias, out, rotation.table(x.device), M, len(weight), x.stride(0), out.stride(0),
         eps, rotation.tokens, rotation.rotary, rotation.columns, NORM=eps > 0,
         HIGH=rotation.grid[0], WIDE=rotation.grid[1], FEW=rotation.frequencies,
-        PRECISION=precision, K=K, BK=_padded(K), BM=blocks.rows, warps=blocks.warps,
+        PRECISION=precision, K=K, BK=block_width(K), BM=blocks.rows, warps=blocks.warps,
         stages=blocks.stages,
     )  # fmt: skip
     return out
-
-
-def _padded(width: int) -> int:
-    """A width as the kernels hold it: a power of two, 16 or more."""
-    power: int = triton.next_power_of_2(width)
-    return max(16, power)

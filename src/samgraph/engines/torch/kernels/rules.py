@@ -1,4 +1,4 @@
-"""The ops that have kernels, where Triton is there to run them."""
+"""The ops that have kernels, where Triton is installed."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from samgraph.engines.torch.products import Rule
 
 
 def has_kernels() -> bool:
-    """Whether Triton is there to run kernels."""
+    """Whether Triton is installed."""
     return importlib.util.find_spec("triton") is not None
 
 
@@ -32,7 +32,7 @@ def kernel_rules() -> Mapping[str, Rule] | None:
         "image_to_tokens": decoder_rules.image_to_tokens,
         "layer_norm": decoder_rules.layer_norm,
         "offset_norm": decoder_rules.offset_norm,
-        "paint_masks": decoder_rules.paint_masks,
+        "upscale_masks": decoder_rules.upscale_masks,
         "patch_embedding": decoder_rules.patch_embedding,
         "window_attention": attention_rules.window_attention,
     }

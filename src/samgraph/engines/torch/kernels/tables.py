@@ -1,6 +1,6 @@
 """Rows by number, zeros where there is no such row; negative numbers count from the end.
 
-gather_rows   of a table [P, L] behind an address kept on the device: index [n] -> [n, L]
+gather_rows   of a table [P, L] whose address is kept on the device: index [n] -> [n, L]
 take_rows     of several tables at once: x [B, P, L], index [B, n] -> [B, n, L]
 """
 
@@ -56,7 +56,7 @@ def gather_rows(
 
 
 def take_rows(x: torch.Tensor, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """Fill `out` [B, n, L]; index and out lie without gaps, and so does each row of x."""
+    """Fill `out` [B, n, L]; index, out and each row of x are contiguous."""
     _, rows, length = x.shape
     block = min(_BLOCK, triton.next_power_of_2(length))
     _TAKE(

@@ -13,8 +13,8 @@ from samgraph.engines.torch.ops import (
     grouped_linear,
     image_to_tokens,
     offset_norm,
-    paint_masks,
     patch_embedding,
+    upscale_masks,
     window_attention,
 )
 
@@ -27,7 +27,7 @@ __all__ = [
     "grouped_linear",
     "image_to_tokens",
     "offset_norm",
-    "paint_masks",
     "patch_embedding",
+    "upscale_masks",
     "window_attention",
 ]

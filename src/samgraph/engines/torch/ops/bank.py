@@ -65,8 +65,8 @@ def keys(
 ) -> Array:
     """The values and where they belong."""
     tagged = OPS["gather"].reference(times, slots, axis=0, batch=0)[:, :, None] + grid
-    places = np.concatenate([tagged.reshape(len(frames), -1, grid.shape[1]), positions], 1)
-    result: Array = values(pages, frames, tokens) + places
+    embeddings = np.concatenate([tagged.reshape(len(frames), -1, grid.shape[1]), positions], 1)
+    result: Array = values(pages, frames, tokens) + embeddings
     return result
 
 

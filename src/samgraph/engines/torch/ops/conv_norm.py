@@ -3,9 +3,11 @@
     y = activation(layer_norm_2d(conv2d(x, weight, bias), scale, shift))
 
 x [N, c, H, W]; weight [C, k*k*c], its columns tap by tap, the channels of a tap together; or,
-where each channel has a kernel of its own (depthwise), [k*k, C]. Activation is none or gelu.
-Gives [N, C, H', W'].
+for a depthwise convolution, [k*k, C]. Gives [N, C, H', W'].
 """
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +16,22 @@ from samgraph.graph.registry import ENGINE_OPS, OPS, expect, register
 from samgraph.graph.types import Array, TensorType
 from samgraph.ops.rules import need_float, widen
 
-Pair = tuple[int, int]
+
+@dataclass(frozen=True, slots=True)
+class ConvNormAttributes:
+    """Side of the kernel, stride and padding of both axes; `activation` is none or gelu."""
+
+    kernel: int
+    stride: int
+    padding: int
+    depthwise: bool
+    eps: float
+    activation: str = "none"
+
+    @property
+    def pairs(self) -> dict[str, tuple[int, int]]:
+        """Stride and padding as `conv2d` takes them."""
+        return {"stride": (self.stride, self.stride), "padding": (self.padding, self.padding)}
 
 
 def infer(
@@ -23,30 +40,23 @@ def infer(
     bias: TensorType,
     scale: TensorType,
     shift: TensorType,
-    *,
-    kernel: int,
-    stride: int,
-    padding: int,
-    depthwise: bool,
-    eps: float,
-    activation: str = "none",
+    **attributes: Any,
 ) -> TensorType:
     """The type of the convolution."""
     need_float("conv_norm", x, weight, bias, scale, shift)
-    ok = x.rank == 4 and isinstance(x.shape[1], int) and kernel >= 1
+    at = ConvNormAttributes(**attributes)
+    ok = x.rank == 4 and isinstance(x.shape[1], int) and at.kernel >= 1
     expect(ok, "conv_norm", "needs an image", got=x, want="[N, c, H, W]")
     channels = int(str(x.shape[1]))
-    wide = 1 if depthwise else channels
-    want = (kernel**2, channels) if depthwise else (bias.shape[0], kernel**2 * channels)
+    taps = at.kernel**2
+    want = (taps, channels) if at.depthwise else (bias.shape[0], taps * channels)
     expect(weight.shape == want, "conv_norm", "the weight does not fit", got=weight, want=want)
-    ok = activation in ("none", "gelu")
-    expect(ok, "conv_norm", "no such activation", got=activation, want="none, gelu")
-    taps = weight.reshaped((bias.shape[0], wide, kernel, kernel))
-    groups = channels if depthwise else 1
-    y = OPS["conv2d"].infer(
-        x, taps, bias, stride=(stride, stride), padding=(padding, padding), groups=groups
-    )
-    return OPS["layer_norm_2d"].infer(y, scale, shift, eps=eps)
+    ok = at.activation in ("none", "gelu")
+    expect(ok, "conv_norm", "no such activation", got=at.activation, want="none, gelu")
+    groups = channels if at.depthwise else 1
+    kernels = weight.reshaped((bias.shape[0], channels // groups, at.kernel, at.kernel))
+    y = OPS["conv2d"].infer(x, kernels, bias, **at.pairs, groups=groups)
+    return OPS["layer_norm_2d"].infer(y, scale, shift, eps=at.eps)
 
 
 def reference(
@@ -55,27 +65,18 @@ def reference(
     bias: Array,
     scale: Array,
     shift: Array,
-    *,
-    kernel: int,
-    stride: int,
-    padding: int,
-    depthwise: bool,
-    eps: float,
-    activation: str = "none",
+    **attributes: Any,
 ) -> Array:
     """One op after another."""
-    rows = widen(weight).T if depthwise else widen(weight)
-    taps = rows.reshape(len(rows), kernel, kernel, -1).transpose(0, 3, 1, 2)
+    at = ConvNormAttributes(**attributes)
+    rows = widen(weight).T if at.depthwise else widen(weight)
+    kernels = rows.reshape(len(rows), at.kernel, at.kernel, -1).transpose(0, 3, 1, 2)
+    groups = x.shape[1] if at.depthwise else 1
     y = OPS["conv2d"].reference(
-        widen(x),
-        np.ascontiguousarray(taps),
-        widen(bias),
-        stride=(stride, stride),
-        padding=(padding, padding),
-        groups=x.shape[1] if depthwise else 1,
+        widen(x), np.ascontiguousarray(kernels), widen(bias), **at.pairs, groups=groups
     )
-    y = OPS["layer_norm_2d"].reference(y, widen(scale), widen(shift), eps=eps)
-    return (OPS["gelu"].reference(y) if activation == "gelu" else y).astype(x.dtype)
+    y = OPS["layer_norm_2d"].reference(y, widen(scale), widen(shift), eps=at.eps)
+    return (OPS["gelu"].reference(y) if at.activation == "gelu" else y).astype(x.dtype)
 
 
 def work(result: TensorType, x: TensorType, weight: TensorType, *_: TensorType,
@@ -85,5 +86,11 @@ def work(result: TensorType, x: TensorType, weight: TensorType, *_: TensorType,
 
 
 register(
-    "conv_norm", infer=infer, reference=reference, work=work, meaning=__doc__, table=ENGINE_OPS
+    "conv_norm",
+    infer=infer,
+    reference=reference,
+    work=work,
+    meaning=__doc__,
+    attributes=ConvNormAttributes,
+    table=ENGINE_OPS,
 )

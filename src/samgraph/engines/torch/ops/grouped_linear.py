@@ -1,4 +1,4 @@
-"""grouped_linear: a linear layer of its own for each of several tokens.
+"""grouped_linear: a separate linear layer for each of several tokens.
 
     y[:, g] = activation(x[:, g] @ weight[g].T + bias[g])
 

@@ -1,4 +1,4 @@
-"""image_to_tokens: every cell of an image takes from few tokens, is added to and normalised.
+"""image_to_tokens: image-to-token cross-attention, residual and layer norm, for few tokens.
 
     y = layer_norm(image + sum over heads of softmax(queries @ keys.T + scores) @ values)
 
@@ -54,9 +54,9 @@ def reference(
     """Head by head."""
     y = widen(image)
     N, T, _ = keys.shape
-    apart = [widen(x).reshape(N, T, heads, -1) for x in (keys, values)]
+    split = [widen(x).reshape(N, T, heads, -1) for x in (keys, values)]
     for head in range(heads):
-        key, value = (x[:, :, head] for x in apart)
+        key, value = (x[:, :, head] for x in split)
         fit = widen(queries) @ key.transpose(0, 2, 1) + widen(scores)[:, None, :, head]
         powers = np.exp(fit - fit.max(-1, keepdims=True))
         y = y + (powers / powers.sum(-1, keepdims=True)) @ value

@@ -3,7 +3,7 @@
     y = (x + offset - mean) / sqrt(variance + eps) * scale + shift
 
 x [..., C], offset, scale and shift [C]. Scale and shift may be left out together: then they are in
-the weights behind.
+the weights of the next layer.
 """
 
 import numpy as np

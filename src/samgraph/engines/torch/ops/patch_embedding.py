@@ -1,4 +1,4 @@
-"""patch_embedding: a strided convolution of a picture, channels last, with positions added.
+"""patch_embedding: a strided convolution of an image, channels-last, plus position embeddings.
 
     y = transpose(conv2d(image, weight) + bias) + positions
 
@@ -26,10 +26,10 @@ def infer(
     stride: int,
     padding: int,
 ) -> TensorType:
-    """The convolution's type with its channels last."""
+    """The convolution's type channels-last."""
     need_float("patch_embedding", image, weight, bias, positions)
     ok = image.rank == 4 and isinstance(image.shape[1], int) and 1 <= kernel <= ROW
-    expect(ok, "patch_embedding", "needs a picture", got=image, want="[B, c, H, W]")
+    expect(ok, "patch_embedding", "needs an image", got=image, want="[B, c, H, W]")
     channels = int(str(image.shape[1]))
     ok = weight.rank == 2 and weight.shape[1] == channels * kernel * ROW
     want = f"[C, {channels * kernel * ROW}]"

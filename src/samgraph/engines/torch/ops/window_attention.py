@@ -1,8 +1,8 @@
-"""window_attention: attention inside each window of a map, windows as they lie in it.
+"""window_attention: attention inside each window of a map, read in place.
 
 q [B, H, W, h*D], or [B, H/2, W/2, h*D] where queries were pooled; k and v [B, H, W, h*D]. Windows
 of `window` (height, width) that do not divide the map reach beyond it; keys and values there are
-`k_bias` and `v_bias` [h*D], what a linear layer makes of zeros. Gives a map as `q`.
+`k_bias` and `v_bias` [h*D], the projections of zeros. Gives a map shaped as `q`.
 """
 
 import numpy as np
@@ -58,7 +58,7 @@ def reference(
     scale: float,
     window: Pair,
 ) -> Array:
-    """Windows cut out, attention, windows put together."""
+    """Partition into windows, attention, unpartition."""
     pool = k.shape[1] // q.shape[1]
     small = (window[0] // pool, window[1] // pool)
     cut = [_cut(q, small, q.dtype.type(0)), _cut(k, window, k_bias), _cut(v, window, v_bias)]
@@ -70,14 +70,14 @@ def reference(
 
 
 def _cut(x: Array, window: Pair, fill: Array) -> Array:
-    """[B, H, W, C] -> [B*n, h*w, C], filled up with `fill`."""
+    """[B, H, W, C] -> [B*n, h*w, C], padded with `fill`."""
     (B, H, W, C), (h, w) = x.shape, window
     down, across = -(-H // h), -(-W // w)
     whole = np.empty((B, down * h, across * w, C), x.dtype)
     whole[...] = fill
     whole[:, :H, :W] = x
-    apart = whole.reshape(B, down, h, across, w, C).transpose(0, 1, 3, 2, 4, 5)
-    return apart.reshape(B * down * across, h * w, C)
+    split = whole.reshape(B, down, h, across, w, C).transpose(0, 1, 3, 2, 4, 5)
+    return split.reshape(B * down * across, h * w, C)
 
 
 def work(

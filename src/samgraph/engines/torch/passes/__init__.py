@@ -1,4 +1,4 @@
-"""Passes that put in ops of the engine's own, in the order they run after the shared ones."""
+"""Passes that introduce the engine's own ops, in the order they run after the shared passes."""
 
 import samgraph.engines.torch.ops  # noqa: F401  # the ops that the passes put in
 from samgraph.engines.torch.passes.attend_image import attend_image
@@ -7,13 +7,13 @@ from samgraph.engines.torch.passes.attend_windows import attend_windows
 from samgraph.engines.torch.passes.defer_biases import defer_biases
 from samgraph.engines.torch.passes.fuse_convolutions import fuse_convolutions
 from samgraph.engines.torch.passes.fuse_linears import fuse_linears
+from samgraph.engines.torch.passes.fuse_mask_upscaling import fuse_mask_upscaling
 from samgraph.engines.torch.passes.fuse_mlps import fuse_mlps
 from samgraph.engines.torch.passes.fuse_rotations import fuse_rotations
 from samgraph.engines.torch.passes.group_mlps import group_mlps
 from samgraph.engines.torch.passes.join_slices import join_slices
 from samgraph.engines.torch.passes.maps_channels_last import maps_channels_last
 from samgraph.engines.torch.passes.merge_columns import merge_columns
-from samgraph.engines.torch.passes.paint_masks import paint_masks
 from samgraph.engines.torch.passes.read_bank import read_bank
 from samgraph.passes.pipeline import Precision, Step
 from samgraph.passes.simplify_movement import simplify_movement
@@ -27,7 +27,7 @@ FUSED_PASSES: tuple[Step, ...] = tuple(
         attend_windows,
         attend_image,
         attend_tokens,
-        paint_masks,
+        fuse_mask_upscaling,
         group_mlps,
         join_slices,
         fuse_convolutions,

@@ -1,6 +1,6 @@
-"""attend_image: few tokens that take from a whole image do so in one attention.
+"""attend_image: token-to-image cross-attention of few tokens becomes one attention.
 
-    %0 = linear(%x, %wq, %bq), scaled, heads apart          [N, h, T, D]
+    %0 = linear(%x, %wq, %bq), scaled, split into heads     [N, h, T, D]
     %1 = matmul(%0, keys' weights of each head)             [N, h*T, C]
     %2 = softmax(transpose(matmul(%keys, transpose(%1))))
     %3 = matmul(%2, %image)                                 [N, h*T, C]
@@ -13,7 +13,7 @@
     %1 = attention(%0, %keys, %image)                       [N, T*h, C]
     %2 = linear(%1, wo @ wv of each head)                   [N, T, C]
 
-Exact: products of weights are multiplied out, and the tokens of all heads ask side by side.
+Exact: products of weights are multiplied out, and the queries of all heads are one batch of tokens.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from samgraph.engines.torch.passes.layers import Layer, Search, width
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
-HEADS_APART = (0, 2, 1, 3)
+SPLIT_HEADS = (0, 2, 1, 3)
 _SWAPPED = (0, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Projected tokens with their heads apart, times weights of each head: [N, h*T, C]."""
+    """Projected tokens split into heads, times weights of each head: [N, h*T, C]."""
 
     layer: Layer
     scale: float
@@ -46,7 +46,7 @@ class _Match:
 
 
 def attend_image(graph: Graph) -> Graph:
-    """Rewrite every linear layer behind such an attention."""
+    """Rewrite every linear layer that reads such an attention."""
     if not graph.has("softmax"):
         return graph
     search, rewriter = Search(graph), Rewriter(graph)
@@ -60,7 +60,7 @@ def attend_image(graph: Graph) -> Graph:
 
 
 def asked_of(search: Search, value: Value) -> Asked | None:
-    """The parts of ``heads(linear(x) * scale) @ weights``, heads one behind another."""
+    """The parts of ``heads(linear(x) * scale) @ weights``, heads in rows."""
     flat = search.maker(value, "reshape")
     product = search.maker(flat.inputs[0], "matmul") if flat else None
     return _product_of(search, product) if product else None
@@ -78,10 +78,10 @@ def _product_of(search: Search, product: Node) -> Asked | None:
 
 
 def heads_of(search: Search, value: Value) -> tuple[Layer, float, int] | None:
-    """The layer behind [N, h, T, D], what it is scaled by, and the number of heads."""
+    """The layer that makes [N, h, T, D], what it is scaled by, and the number of heads."""
     moved = search.maker(value, "transpose")
     split = search.maker(moved.inputs[0], "reshape") if moved else None
-    if moved is None or split is None or moved.attributes["axes"] != HEADS_APART:
+    if moved is None or split is None or moved.attributes["axes"] != SPLIT_HEADS:
         return None
     source, scale = split.inputs[0], 1.0
     scaled = search.maker(source, "mul")
@@ -107,10 +107,10 @@ def _match(search: Search, node: Node) -> _Match | None:
         return None
     bias, values = added.inputs[1], product.inputs[1]
     known = bias.name in search.weights and values.name in search.weights
-    if not known or bias.type.rank != 1 or moved.attributes["axes"] != HEADS_APART:
+    if not known or bias.type.rank != 1 or moved.attributes["axes"] != SPLIT_HEADS:
         return None
-    apart = search.only(product.inputs[0], "reshape")
-    average = search.only(apart.inputs[0], "matmul") if apart else None
+    split = search.only(product.inputs[0], "reshape")
+    average = search.only(split.inputs[0], "matmul") if split else None
     soft = search.only(average.inputs[0], "softmax") if average else None
     transposed = search.only(soft.inputs[0], "transpose") if soft else None
     scores = search.only(transposed.inputs[0], "matmul") if transposed else None
@@ -131,7 +131,7 @@ def _match(search: Search, node: Node) -> _Match | None:
 
 
 def head_products(rewriter: Rewriter, asked: Asked) -> tuple[Value, Value]:
-    """Weight [h*C, in] and bias [h*C] that make what was asked, token by token."""
+    """Weight [h*C, in] and bias [h*C] of one linear layer for projection and product."""
     weight, bias = asked.layer.weights(rewriter)
     heads, C, ins = asked.heads, width(asked.weights), width(weight)
     D = width(asked.weights, 2)
@@ -139,8 +139,8 @@ def head_products(rewriter: Rewriter, asked: Asked) -> tuple[Value, Value]:
     scale = rewriter.constant(asked.scale, "f32")  # type: ignore[arg-type]  # a number is an array
     made = []
     for value, columns in ((weight, ins), (bias, 1)):
-        apart = rewriter.emit("reshape", value, shape=(1, heads, D, columns))
-        product = rewriter.emit("mul", rewriter.emit("matmul", transposed, apart), scale)
+        split = rewriter.emit("reshape", value, shape=(1, heads, D, columns))
+        product = rewriter.emit("mul", rewriter.emit("matmul", transposed, split), scale)
         shape = (heads * C, ins) if value is weight else (heads * C,)
         made.append(rewriter.emit("reshape", product, shape=shape))
     return made[0], made[1]
@@ -158,10 +158,10 @@ def _emit(rewriter: Rewriter, node: Node, match: _Match) -> Value:
     out, bias = (rewriter.new(value) for value in node.inputs[1:])
     moved = rewriter.emit("linear", rewriter.new(match.bias), out, bias)
     wide, D = width(node.result), width(match.values)
-    apart = rewriter.emit("reshape", out, shape=(1, wide, heads, D))
-    apart = rewriter.emit("transpose", apart, axes=HEADS_APART)  # [1, h, out, D]
+    split = rewriter.emit("reshape", out, shape=(1, wide, heads, D))
+    split = rewriter.emit("transpose", split, axes=SPLIT_HEADS)  # [1, h, out, D]
     values = rewriter.emit("transpose", rewriter.new(match.values), axes=(0, 1, 3, 2))
-    weight = rewriter.emit("matmul", apart, values)  # [1, h, out, C]
-    weight = rewriter.emit("transpose", weight, axes=HEADS_APART)
+    weight = rewriter.emit("matmul", split, values)  # [1, h, out, C]
+    weight = rewriter.emit("transpose", weight, axes=SPLIT_HEADS)
     weight = rewriter.emit("reshape", weight, shape=(wide, heads * C))
     return rewriter.emit("linear", y, weight, moved, exact=node.exact, **node.attributes)

@@ -1,8 +1,8 @@
-"""attend_tokens: every cell of an image takes from few tokens, is added to and normalised.
+"""attend_tokens: image-to-token cross-attention, residual and layer norm become one op.
 
-    %0 = linear(%x, %wk, %bk), scaled, heads apart, times the queries' weights   [N, h*T, C]
+    %0 = linear(%x, %wk, %bk), scaled, by head, times the queries' weights       [N, h*T, C]
     %1 = softmax(matmul(%queries, transpose(%0)) + scores of the bias + mask)    over T
-    %2 = linear(%v, %wv, %bv), heads apart, times the output's weights           [N, h*T, C]
+    %2 = linear(%v, %wv, %bv), by head, times the output's weights               [N, h*T, C]
     %3 = layer_norm(add(%image, matmul(%1, %2)))
 
         =>
@@ -39,7 +39,7 @@ class _Match:
 
 
 def attend_tokens(graph: Graph) -> Graph:
-    """Rewrite every norm behind such an attention."""
+    """Rewrite every norm that reads such an attention."""
     if not graph.has("softmax"):
         return graph
     search, rewriter = Search(graph), Rewriter(graph)
@@ -81,7 +81,7 @@ def _match(search: Search, node: Node) -> _Match | None:
 
 
 def _values(search: Search, value: Value) -> tuple[Asked, Value] | None:
-    """What the tokens give, and each head's share of the bias."""
+    """The projected values, and each head's share of the bias."""
     flat = search.maker(value, "reshape")
     added = search.maker(flat.inputs[0], "add") if flat else None
     product = search.maker(added.inputs[0], "matmul") if added else None
@@ -97,7 +97,7 @@ def _values(search: Search, value: Value) -> tuple[Asked, Value] | None:
 
 
 def _extra(search: Search, value: Value, keys: Asked) -> tuple[Value, Value | None] | None:
-    """The bias column that scores are made of, and the mask that was added to them."""
+    """The bias column in the scores, and the mask added to them."""
     mask: Value | None = None
     added = search.maker(value, "add")
     if added is not None:

@@ -1,4 +1,4 @@
-"""attend_windows: attention in windows reads the map where it lies.
+"""attend_windows: attention in windows reads the map in place.
 
     %0 = reshape(pad(%x)) ... transpose ... reshape          windows as a batch
     %1 = linear(%0, %wq, %bq), likewise k and v              %0 = linear(%x, %wq, %bq)
@@ -7,8 +7,8 @@
     %4 = slice(reshape(transpose(reshape(%3))))              %3 = linear(%2, %wo, %bo)
     return y=%4                                              return y=%3
 
-Linear layers see each token by itself, so the map need not be cut for them, and padding is not
-computed: what they make of a padded zero is their bias. Where queries are pooled, so are their
+Linear layers act on each token, so the map need not be partitioned for them, and padding is not
+computed: the projection of a padded zero is the bias. Where queries are pooled, so are their
 linear layer and that of the shortcut, which is added: `fused_linear` with `pool`.
 """
 
@@ -23,18 +23,18 @@ _QUADS = (0, 1, 4, 3, 6, 2, 5, 7)  # with h and w in pairs, which go to the fron
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The parts of attention in windows, as far as they stay."""
+    """The parts of attention in windows that are kept."""
 
     x: Value  # the map [B, H, W, C]
     attention: Node
     projections: tuple[Node, Node, Node]
-    output: Node  # the linear layer behind
+    output: Node  # the output projection
     window: tuple[int, int]
-    shortcut: Node | None  # the linear layer beside, where queries are pooled
+    shortcut: Node | None  # the shortcut's linear layer, where queries are pooled
 
 
 def attend_windows(graph: Graph) -> Graph:
-    """Rewrite every attention whose windows were cut from a map."""
+    """Rewrite every attention whose windows were partitioned from a map."""
     if not graph.has("attention"):
         return graph
     search = _Search(graph)
@@ -49,7 +49,7 @@ def attend_windows(graph: Graph) -> Graph:
 
 
 class _Search:
-    """Looks for the pattern around each attention."""
+    """Matches the pattern around each attention."""
 
     def __init__(self, graph: Graph) -> None:
         self._made, self._uses = graph.producers(), graph.use_counts()
@@ -73,17 +73,17 @@ class _Search:
             return None
         shortcut, last = None, output
         if is_quad:
-            beside = self._shortcut(output, q.inputs[0])
-            if beside is None:
+            added = self._shortcut(output, q.inputs[0])
+            if added is None:
                 return None
-            shortcut, last = beside
+            shortcut, last = added
         end = self._joined(last, x, 2 if is_quad else 1)
         if end is None:
             return None
         return end.name, _Match(x, node, (q, k, v), output, window, shortcut)
 
     def _projection(self, value: Value) -> tuple[str, Node | None]:
-        """The linear layer behind q, k or v, and how its result is read."""
+        """The linear layer that makes q, k or v, and how its result is read."""
         node, kind = self._made.get(value.name), "plain"
         if node is not None and node.op == "reduce" and _is_quad_max(node):
             node, kind = self._made.get(node.inputs[0].name), "max"
@@ -93,7 +93,7 @@ class _Search:
         return kind, node if plain else None
 
     def _cut(self, value: Value) -> tuple[Value, tuple[int, int], bool] | None:
-        """The map that windows were cut from, their size, and whether in quads."""
+        """The map that windows were partitioned from, their size, and whether in quads."""
         flat = self._made.get(value.name)
         moved = self._made.get(flat.inputs[0].name) if flat and flat.op == "reshape" else None
         if moved is None or moved.op != "transpose":
@@ -128,7 +128,7 @@ class _Search:
         return layer, added
 
     def _joined(self, last: Node, x: Value, shrink: int) -> Value | None:
-        """The map that the windows are put together to: reshape, transpose, reshape, slice."""
+        """The map that the windows are joined into: reshape, transpose, reshape, slice."""
         sides = [side // shrink for side in x.type.shape[1:3] if isinstance(side, int)]
         node: Node | None = last
         for op in ("reshape", "transpose", "reshape"):
@@ -171,8 +171,8 @@ def _emit(rewriter: Rewriter, match: _Match) -> Value:
         queries, added = rewriter.emit("linear", x, *q), []
     else:
         queries = rewriter.emit("fused_linear", x, *q, pool=True)
-        beside = [rewriter.new(value) for value in match.shortcut.inputs[1:]]
-        added = [rewriter.emit("fused_linear", x, *beside, pool=True)]
+        weights = [rewriter.new(value) for value in match.shortcut.inputs[1:]]
+        added = [rewriter.emit("fused_linear", x, *weights, pool=True)]
     given = match.attention.attributes
     y = rewriter.emit(
         "window_attention", queries, keys, values, k[1], v[1], window=match.window,

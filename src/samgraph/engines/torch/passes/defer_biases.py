@@ -1,13 +1,13 @@
-"""defer_biases: biases that are added to a residual stream wait until the stream is read.
+"""defer_biases: biases added to a residual stream are deferred until the stream is read.
 
     %0 = fused_linear(%a, %w1, %b1, %x)             %0 = fused_linear(%a, %w1, 0, %x)
     %1 = fused_linear(%0, %w2, %b2, eps=...)        %1 = offset_norm(%0, %b1), then linear
     %2 = fused_linear(%1, %w3, %b3, %0)      =>     %2 = fused_linear(%1, %w3, 0, %0)
     return y=linear(%2, %w4, %b4)                   return y=linear(%2, %w4, w4 @ (b1 + b3) + b4)
 
-What is kept is the stream less the sum of its biases, which is a constant: norms add it before
-they begin, and linear layers have it in theirs. A product then only adds to what is there, which
-cuBLAS does for nothing. Done for wide streams, where tiles of products are the best kernels.
+The stream is kept without the sum of its biases, which is a constant: norms add it first, and
+linear layers have it in their bias. A product then only accumulates into the stream, which cuBLAS
+does at no cost. Done for wide streams, where tiled products are the best kernels.
 """
 
 import numpy as np
@@ -16,12 +16,12 @@ from samgraph.engines.torch.passes.layers import Search, width
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
-WIDEST = 128  # of streams whose norms are better off inside of products
+WIDEST = 128  # of streams whose norms are better fused into products
 _MOVES = ("reshape",)
 
 
 def defer_biases(graph: Graph) -> Graph:
-    """Follow every stream from where it begins."""
+    """Rewrite every stream from its first layer on."""
     if not graph.has("fused_linear", "fused_mlp"):
         return graph
     search, rewriter = Search(graph), Rewriter(graph)
@@ -33,7 +33,7 @@ def defer_biases(graph: Graph) -> Graph:
 
 
 class _State:
-    """Old values that stand for streams: what each is short of, [C], in the new graph."""
+    """Streams by old value: the deferred bias [C] of each, in the new graph."""
 
     def __init__(self, search: Search, rewriter: Rewriter) -> None:
         self._search, self._rewriter = search, rewriter
@@ -42,7 +42,7 @@ class _State:
         self._norms: dict[tuple[str, float], Value] = {}
 
     def visit(self, node: Node) -> None:
-        """Copy a node, or what it becomes."""
+        """Copy a node, or emit its rewrite."""
         if node.op == "fused_mlp" and _is_wide(node) and self._may_wait(node.result):
             self._mlp(node)
         elif node.op == "fused_linear" and _is_wide(node) and self._is_plain(node):
@@ -64,7 +64,7 @@ class _State:
             self._rewriter.keep(node)
 
     def whole(self, value: Value) -> Value:
-        """The new value with everything added that it is short of."""
+        """The new value with its deferred bias added."""
         new, short = self._rewriter.new(value), self._short.get(value.name)
         if short is None:
             return new
@@ -73,16 +73,16 @@ class _State:
         return self._whole[value.name]
 
     def _may_wait(self, value: Value) -> bool:
-        """Whether everyone who reads a stream can do with its bias missing."""
+        """Whether every reader of a stream can take it without its bias."""
         for reader in self._search.readers.get(value.name, []):
             if reader is None or reader.exact:
                 return False
-            places = [i for i, read in enumerate(reader.inputs) if read == value]
+            positions = [i for i, read in enumerate(reader.inputs) if read == value]
             if reader.op == "reshape" and _keeps_channels(reader):
                 if not self._may_wait(reader.result):
                     return False
             elif reader.op == "layer_norm" or (reader.op == "fused_mlp" and _is_wide(reader)):
-                if places != [0]:
+                if positions != [0]:
                     return False
             elif reader.op != "fused_linear" or not _is_wide(reader) or not self._is_plain(reader):
                 return False
@@ -132,7 +132,7 @@ class _State:
         return self._norms[x.name, eps]
 
     def _add(self, node: Node, x: Value, weight: Value, bias: Value, residual: Value) -> None:
-        """A product added to a stream, whose bias waits."""
+        """A product added to a stream, its bias deferred."""
         before, bias_new = self._short.get(residual.name), self._rewriter.new(bias)
         short = bias_new if before is None else self._rewriter.emit("add", before, bias_new)
         stream = self._rewriter.new(residual)

@@ -1,4 +1,4 @@
-"""fuse_convolutions: convolutions take in what follows them.
+"""fuse_convolutions: convolutions absorb what follows them.
 
     %0 = conv2d(%x, %w, %b)
     %1 = layer_norm_2d(%0, %scale, %shift)    =>    %0 = conv_norm(%x, %w, %b, %scale, %shift)
@@ -23,7 +23,7 @@ _CHANNELS_LAST = (0, 2, 3, 1)
 
 
 def fuse_convolutions(graph: Graph) -> Graph:
-    """Rewrite norms, activations and additions behind convolutions."""
+    """Rewrite norms, activations and additions after convolutions."""
     if not graph.has("conv2d"):
         return graph
     search, rewriter = Search(graph), Rewriter(graph)
@@ -45,7 +45,7 @@ def _conv_norm(search: Search, rewriter: Rewriter, node: Node) -> Value | None:
     if node.op == "gelu":
         norm = search.only(node.inputs[0], "layer_norm_2d")
     elif _only_reader_is_gelu(search, node):
-        return None  # taken in with the activation
+        return None  # absorbed with the activation
     conv = search.only(norm.inputs[0], "conv2d") if norm else None
     shape = _square(search, conv) if conv else None
     if norm is None or conv is None or shape is None:
@@ -91,7 +91,7 @@ def _square(search: Search, conv: Node) -> tuple[int, int, int, int] | None:
 
 
 def _both(pair: object) -> object:
-    """The number that a pair has twice."""
+    """The element of a pair of equal numbers; else None."""
     return pair[0] if isinstance(pair, tuple) and pair[0] == pair[1] else None
 
 
@@ -142,7 +142,7 @@ def _enlarged(search: Search, rewriter: Rewriter, node: Node) -> Value | None:
 
 
 def _number(search: Search, value: Value) -> float | None:
-    """The number that a constant is."""
+    """The value of a constant scalar."""
     node = search.maker(value, "constant")
     literal = node.attributes["value"] if node else None
     if not isinstance(literal, Literal) or literal.array.size != 1:

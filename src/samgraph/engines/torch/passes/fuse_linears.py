@@ -1,4 +1,4 @@
-"""fuse_linears: a norm before a linear layer and an addition behind it become part of it.
+"""fuse_linears: a linear layer absorbs the norm before it and the addition after it.
 
     %0 = layer_norm(%x, %scale, %shift)
     %1 = linear(%0, %w, %b)                      %0 = mul(%w, %scale)
@@ -6,9 +6,9 @@
     return y=%2                                  %2 = fused_linear(%x, %0, %1, %x, eps=...)
                                                  return y=%2
 
-Linear layers with neither become `fused_linear` all the same, which rounds what it reads itself.
-The weights take over the norm's scale and shift. A norm goes only where linear layers alone read
-it, an addition only where nothing else reads the layer. Reshapes between them that leave the
+Linear layers with neither become `fused_linear` too, which rounds its input itself.
+The weights absorb the norm's scale and shift. A norm is absorbed only where linear layers alone
+read it, an addition only where nothing else reads the layer. Reshapes between them that leave the
 channels alone do not matter.
 """
 
@@ -20,7 +20,7 @@ from samgraph.passes.rewriter import Rewriter
 
 
 def fuse_linears(graph: Graph) -> Graph:
-    """First the norms, then the additions, then what is left of linear layers."""
+    """First the norms, then the additions, then the remaining linear layers."""
     if not graph.has(*LAYERS):
         return graph
     return _fuse_others(_fuse_additions(_fuse_norms(graph)))

@@ -4,7 +4,7 @@
     %1 = fused_linear(%0, %w2, %b2, %x)                             =>    %0 = fused_mlp(%x, ...)
     return y=%1                                                           return y=%0
 
-Only where nothing else reads what is between. Kernels for narrow rows never write that.
+Only where nothing else reads the hidden layer, which kernels for narrow rows never write.
 """
 
 from samgraph.engines.torch.passes.layers import Search
@@ -31,7 +31,7 @@ def fuse_mlps(graph: Graph) -> Graph:
 
 
 def _first(search: Search, node: Node) -> Node | None:
-    """The layer before, if the two are such a block."""
+    """The first layer, if the two are such a block."""
     if node.op != "fused_linear" or len(node.inputs) != 4 or node.attributes or node.exact:
         return None
     first = search.only(node.inputs[0], "fused_linear")

@@ -7,9 +7,9 @@
     return y=attention(%3, ..., %2)              return y=attention(%2, ..., %3)
 
 What is rotated must be the first columns of the layer, whole slices of it, all of one kind; and
-attention alone may read it, of queries and keys that are both rotated. For then the channels of a
-head may come in any order, and they come in halves, the even ones before the odd ones: a kernel
-has both of a pair at hand without shuffling.
+attention alone may read it, of queries and keys that are both rotated. Then the channels of a
+head may be in any order, and are put in halves, even before odd: a kernel has both of a pair
+without a shuffle.
 """
 
 from samgraph.engines.torch.passes.layers import (
@@ -26,7 +26,7 @@ _KIND = ("grid", "theta", "unrotated")
 
 
 def fuse_rotations(graph: Graph) -> Graph:
-    """Give every linear layer the rotations that read it."""
+    """Fuse the rotations that read a linear layer into it."""
     if not graph.has("axial_rope"):
         return graph
     readers = graph_readers(graph)
@@ -58,7 +58,7 @@ def fuse_rotations(graph: Graph) -> Graph:
 def _read_by_attention(graph: Graph, ropes: set[str]) -> bool:
     """Whether only attention reads these values, as queries and keys that are both among them."""
     for node in graph:
-        read = [place for place, value in enumerate(node.inputs) if value.name in ropes]
+        read = [index for index, value in enumerate(node.inputs) if value.name in ropes]
         if read and (node.op != "attention" or read != [0, 1]):
             return False
     return not any(value.name in ropes for _, value in graph.outputs)
@@ -70,9 +70,9 @@ def _in_halves(rewriter: Rewriter, value: Value, rotation: dict[str, Attribute])
     new, count, rest = rewriter.new(value), width(value, 0), value.type.shape[1:]
     front, steps = (0,) * len(rest), (1,) * (1 + len(rest))
     part = rewriter.emit("slice", new, starts=(0, *front), ends=(rotated, *rest), steps=steps)
-    apart = rewriter.emit("reshape", part, shape=(rotated // head, head // 2, 2, *rest))
+    split = rewriter.emit("reshape", part, shape=(rotated // head, head // 2, 2, *rest))
     axes = (0, 2, 1, *range(3, 3 + len(rest)))
-    transposed = rewriter.emit("transpose", apart, axes=axes)
+    transposed = rewriter.emit("transpose", split, axes=axes)
     halves = rewriter.emit("reshape", transposed, shape=(rotated, *rest))
     if rotated == count:
         return halves
@@ -81,13 +81,13 @@ def _in_halves(rewriter: Rewriter, value: Value, rotation: dict[str, Attribute])
 
 
 def _is_plain_layer(node: Node) -> bool:
-    """Whether it is a linear layer with a bias and nothing that must come last."""
+    """Whether it is a linear layer with a bias, without activation, pool or residual."""
     is_layer = node.op in LAYERS and len(node.inputs) == 3
     return is_layer and not node.attributes.get("pool") and not node.attributes.get("rotated")
 
 
 def _rotation(node: Node, readers: Readers) -> tuple[dict[str, Attribute], set[str]] | None:
-    """The attributes of the rotation, and the nodes that go."""
+    """The attributes of the rotation, and the nodes it replaces."""
     columns: dict[int, tuple[int, Node]] = {}  # start -> end and rope
     others: list[int] = []  # starts of columns that are not rotated
     found = readers.get(node.result.name, [])
@@ -119,7 +119,7 @@ def _rotation(node: Node, readers: Readers) -> tuple[dict[str, Attribute], set[s
 
 
 def _only_rope(node: Node, readers: Readers) -> Node | None:
-    """The rotation that alone reads a slice of columns."""
+    """The rotation that is the only reader of a slice of columns."""
     found = readers.get(node.result.name, [])
     rope = found[0] if len(found) == 1 else None
     return rope if rope is not None and rope.op == "axial_rope" else None

@@ -1,4 +1,4 @@
-"""group_mlps: MLPs of equal shape, each of a token of its own, run side by side.
+"""group_mlps: MLPs of equal shape, each of another token, run as one batch.
 
     %0 = slice(%tokens, token 0)
     %1 = linear(linear(linear(%0)))               %0 = grouped_linear(tokens, weights stacked)
@@ -6,7 +6,7 @@
     %3 = linear(linear(linear(%2)))               %2 = grouped_linear(%1, ...)
     return a=%1, b=%3                             return a=first of %2, b=second of %2
 
-The last layers may differ in width: narrower ones are padded with zeros, and cut.
+The last layers may differ in width: the narrower are padded with zeros, and sliced.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class _Chain:
 
 
 def group_mlps(graph: Graph) -> Graph:
-    """Join the MLPs of each list of tokens, at the position of the last one."""
+    """Join the MLPs of each list of tokens, at the position of the last."""
     search = Search(graph)
     groups: dict[tuple[object, ...], list[_Chain]] = {}
     for node in graph:
@@ -119,16 +119,16 @@ def _emit(rewriter: Rewriter, chains: list[_Chain]) -> None:
         x = rewriter.emit("slice", tokens, starts=(0, first, 0), ends=ends, steps=(1, 1, 1))
     else:
         x = rewriter.emit("concat", *parts, axis=1)
-    for place in range(_LAYERS):
-        layers = [chain.layers[place] for chain in chains]
+    for depth in range(_LAYERS):
+        layers = [chain.layers[depth] for chain in chains]
         out = max(width(layer.result) for layer in layers)
         weight, bias = (_stacked(rewriter, [n.inputs[i] for n in layers], out) for i in (1, 2))
-        activation = "none" if place == _LAYERS - 1 else "relu"
+        activation = "none" if depth == _LAYERS - 1 else "relu"
         x = rewriter.emit("grouped_linear", x, weight, bias, activation=activation)
-    for place, chain in enumerate(chains):
+    for index, chain in enumerate(chains):
         end = chain.layers[-1]
         wide = width(end.result)
-        starts, ends = (0, place, 0), (N, place + 1, wide)
+        starts, ends = (0, index, 0), (N, index + 1, wide)
         y = rewriter.emit("slice", x, starts=starts, ends=ends, steps=(1, 1, 1))
         y = rewriter.emit("reshape", y, shape=(N, wide))
         activation = str(end.attributes.get("activation", "none"))
@@ -137,7 +137,7 @@ def _emit(rewriter: Rewriter, chains: list[_Chain]) -> None:
 
 
 def _stacked(rewriter: Rewriter, values: list[Value], out: int) -> Value:
-    """Weights or biases on a new first axis, filled up with zeros to `out` rows."""
+    """Weights or biases on a new first axis, padded with zeros to `out` rows."""
     parts = []
     for value in values:
         new, rest = rewriter.new(value), value.type.shape[1:]

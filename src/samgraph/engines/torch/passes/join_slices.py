@@ -1,11 +1,11 @@
-"""join_slices: parts of a value put together again as they lay are one part of it.
+"""join_slices: a concatenation of neighbouring slices is one slice.
 
     %0 = slice(%x, columns 0 to 8)
     %1 = slice(%x, columns 8 to 24)            %0 = slice(%x, columns 0 to 24)
     %2 = concat(%0, %1, axis=1)         =>     return y=%0
     return y=%2
 
-A slice is only another way to see memory here; putting together is a copy. Reshapes of the parts
+A slice is a view here; a concatenation is a copy. Reshapes of the parts
 that add or drop an axis of length one do not matter.
 """
 
@@ -56,7 +56,7 @@ def _joined(search: Search, node: Node) -> tuple[Value, tuple[Dim, ...], tuple[D
 
 
 def _slice_of(search: Search, value: Value) -> Node | None:
-    """The slice, step by step, that a value is, seen through reshapes back and forth."""
+    """The slice that a value is, looking through reshapes that cancel."""
     node = search.maker(value, "slice", "reshape")
     while node is not None and node.op == "reshape":
         inner = search.maker(node.inputs[0], "slice", "reshape")

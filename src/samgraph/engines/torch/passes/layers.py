@@ -1,4 +1,4 @@
-"""What the engine's passes know of linear layers: who reads them, and where their weights are."""
+"""Linear layers for the engine's passes: their readers and their weights."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Layer:
 
 
 class Search:
-    """Values of a graph by who makes and who reads them."""
+    """Producers and readers of the values of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.made, self.readers = graph.producers(), graph_readers(graph)
@@ -45,7 +45,7 @@ class Search:
         return node if node is not None and node.op in ops else None
 
     def only(self, value: Value, *ops: str) -> Node | None:
-        """The same, where nothing else reads the value."""
+        """As `maker`, where the value has a single reader."""
         return self.maker(value, *ops) if len(self.readers.get(value.name, ())) == 1 else None
 
     def layer(self, value: Value) -> Layer | None:
@@ -64,7 +64,7 @@ class Search:
 
 
 def graph_readers(graph: Graph) -> Readers:
-    """Who reads each value; None stands for the caller of the graph."""
+    """The readers of each value; None for an output of the graph."""
     readers: Readers = {}
     for node in graph:
         for value in node.inputs:

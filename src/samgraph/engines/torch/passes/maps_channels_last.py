@@ -5,8 +5,8 @@
     return z=%1                                              %2 = add(%1, %y)
                                                              return z=transpose(%2)   [N, C, H, W]
 
-A transposition is only another way to see the same memory here, and a linear layer takes in the
-addition behind it (`fuse_linears`), which a convolution does not.
+A transposition is a view here, and a linear layer absorbs the
+addition after it (`fuse_linears`), which a convolution does not.
 """
 
 from samgraph.engines.torch.passes.layers import Search, width
@@ -21,7 +21,7 @@ def maps_channels_last(graph: Graph) -> Graph:
     if not graph.has("conv2d", "resize"):
         return graph
     search, rewriter = Search(graph), Rewriter(graph)
-    twins: dict[str, Value] = {}  # old map -> the same with channels last, in the new graph
+    twins: dict[str, Value] = {}  # old map -> the same channels-last, in the new graph
 
     def twin(value: Value) -> Value:
         if value.name not in twins:
@@ -72,17 +72,17 @@ def _repeated(rewriter: Rewriter, node: Node, x: Value) -> Value | None:
     size, sides = node.attributes["size"], (H, W)
     if node.attributes["how"] != "nearest" or not isinstance(size, tuple):
         return None
-    times = [int(str(wanted)) // int(str(side)) for wanted, side in zip(size, sides, strict=True)]
+    times = [int(str(large)) // int(str(side)) for large, side in zip(size, sides, strict=True)]
     whole = [int(str(side)) * count for side, count in zip(sides, times, strict=True)]
     if whole != list(size) or any(count & (count - 1) for count in times):
         return None
-    apart = rewriter.emit("reshape", x, shape=(B, H, 1, W, 1, C))
-    wide = rewriter.emit("expand", apart, shape=(B, H, times[0], W, times[1], C))
+    split = rewriter.emit("reshape", x, shape=(B, H, 1, W, 1, C))
+    wide = rewriter.emit("expand", split, shape=(B, H, times[0], W, times[1], C))
     return rewriter.emit("reshape", wide, shape=(B, *whole, C))
 
 
 def _joins(node: Node, twins: dict[str, Value]) -> bool:
-    """Whether it is a sum of two equal maps, one of which has its channels last already."""
+    """Whether it is a sum of two equal maps, one of which is channels-last already."""
     if node.op != "add" or node.result.type.rank != 4 or node.exact:
         return False
     same = all(value.type == node.result.type for value in node.inputs)

@@ -1,4 +1,4 @@
-"""merge_columns: linear layers of one value become one, and slices of its result.
+"""merge_columns: linear layers of one value become one layer, and slices of its result.
 
 As the shared `merge_projections`, for weights that are computed from params as well, and for
 `fused_linear`: layers join with those that pool alike.
@@ -30,7 +30,7 @@ def merge_columns(graph: Graph) -> Graph:
 
 
 def _weights_first(graph: Graph, nodes: list[Node]) -> list[Node]:
-    """What needs no input comes first, so that a layer finds the weights of later ones."""
+    """What needs no input comes first, so that a layer finds the weights of later layers."""
     known = weight_values(graph)
     return sorted(nodes, key=lambda node: node.result.name not in known)
 

@@ -1,4 +1,4 @@
-"""read_bank: keys and values of memory attention are read from the pages of a bank at once.
+"""read_bank: keys and values of memory attention are read from the pages of a bank directly.
 
     %0 = reshape(cast(gather(%pages, %frames)))
     %1 = concat(%0, %tokens)                                  %0 = bank_values(%pages, ...)
@@ -6,7 +6,7 @@
     %3 = add(%1, concat(%2, %positions))                      return values=%0, keys=%1
     return values=%1, keys=%3
 
-Otherwise each step writes all that is remembered once more.
+Otherwise each step copies the whole memory once more.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class _Read:
 
 
 def read_bank(graph: Graph) -> Graph:
-    """Rewrite values, and the keys that are made of them."""
+    """Rewrite values, and the keys computed from them."""
     if not graph.has("gather"):
         return graph
     search, rewriter = Search(graph), Rewriter(graph)
@@ -64,17 +64,22 @@ def _values(search: Search, node: Node) -> _Read | None:
 
 def _keys(search: Search, rewriter: Rewriter, node: Node, found: dict[str, _Read]) -> Value | None:
     read = found.get(node.inputs[0].name)
-    places = search.only(node.inputs[1], "concat")
-    if read is None or places is None or len(places.inputs) != 2 or places.attributes["axis"] != 1:
+    embeddings = search.only(node.inputs[1], "concat")
+    if (
+        read is None
+        or embeddings is None
+        or len(embeddings.inputs) != 2
+        or embeddings.attributes["axis"] != 1
+    ):
         return None
-    flat = search.only(places.inputs[0], "reshape")
+    flat = search.only(embeddings.inputs[0], "reshape")
     tagged = search.only(flat.inputs[0], "add") if flat else None
     spread = search.only(tagged.inputs[0], "reshape") if tagged else None
     picked = search.only(spread.inputs[0], "gather") if spread else None
     if tagged is None or picked is None or picked.inputs[0].type.rank != 2:
         return None
     times, slots = picked.inputs
-    grid, positions = tagged.inputs[1], places.inputs[1]
+    grid, positions = tagged.inputs[1], embeddings.inputs[1]
     rows = picked.attributes["axis"] == 0 and picked.attributes["batch"] == 0
     T, c = width(read.pages, 1), width(read.pages)
     fits = grid.type.shape in ((1, 1, T, c), (T, c)) and positions.type == read.tokens.type

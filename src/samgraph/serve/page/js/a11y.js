@@ -32,7 +32,7 @@ export function startRoving() {
   }
 }
 
-/** The tabs of the panel; `onShow` is told which. */
+/** The tabs of the panel; `onShow` gets the tab shown. */
 export function startTabs(onShow) {
   const tabs = [...document.querySelectorAll("[role=tab]")];
   for (const tab of tabs) {

@@ -1,5 +1,7 @@
 // The HTTP API. Every failure is an ApiError with a sentence and, where there is one, what to do.
 
+import { ask, sendFile } from "./transport.js";
+
 export class ApiError extends Error {
   constructor(message, { hint = "", status = 0, code = "" } = {}) {
     super(message);
@@ -22,7 +24,7 @@ export async function request(method, path, { body, headers, signal, patient = t
   for (let tries = 1; ; tries += 1) {
     let response;
     try {
-      response = await fetch(`api/${path}`, { method, body, headers, signal, credentials: "same-origin" });
+      response = await ask(path, { method, body, headers, signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ApiError("The server cannot be reached.", { hint: "Is `samgraph serve` still running? Then try again.", code: "offline" });
@@ -47,32 +49,16 @@ export const send = (method, path, value, options) =>
   asJson(request(method, path, { body: JSON.stringify(value), headers: { "Content-Type": "application/json" }, ...options }));
 export const post = (path, value, options) => send("POST", path, value, options);
 
-/**
- * Uploads a file to `images` or `videos`, with its progress (0 to 1): XMLHttpRequest tells, fetch does not.
- * With `session`, the session file that a video goes on with, both travel as a form.
- */
-export function upload(path, file, { session, onProgress = () => {} } = {}) {
-  return new Promise((resolve, reject) => {
-    const xhr = new XMLHttpRequest();
-    let body = file;
-    xhr.open("POST", `api/${path}${session ? "?session" : ""}`);
-    if (session) {
-      body = new FormData();
-      body.append("file", file);
-      body.append("session", session);
-    } else {
-      xhr.setRequestHeader("Content-Type", "application/octet-stream");
-      xhr.setRequestHeader("X-Filename", encodeURIComponent(file.name));
-    }
-    xhr.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
-    xhr.onerror = () => reject(new ApiError("The upload did not arrive.", { hint: "Is the server still running, and the file still there?" }));
-    xhr.onload = () => {
-      const reply = new Response(xhr.response || "{}", { status: xhr.status || 500 });
-      if (reply.ok) resolve(reply.json());
-      else failure(reply).then(reject);
-    };
-    xhr.send(body);
-  });
+/** Uploads a file to `images` or `videos`, with its progress (0 to 1); `session`: what a video goes on with. */
+export async function upload(path, file, { session, onProgress = () => {} } = {}) {
+  let response;
+  try {
+    response = await sendFile(path, file, { session, onProgress });
+  } catch {
+    throw new ApiError("The upload did not arrive.", { hint: "Is the server still running, and the file still there?" });
+  }
+  if (!response.ok) throw await failure(response);
+  return response.json();
 }
 
 /** Saves the bytes of a response under the name that the server gives them. */
@@ -89,16 +75,10 @@ function nameOf(response) {
 
 /** Saves a Blob as a file. */
 export function saveBlob(blob, name) {
-  const url = URL.createObjectURL(blob);
-  saveUrl(url, name);
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
-}
-
-/** Lets the browser download an address: files too large to hold in memory. */
-export function saveUrl(url, name = "") {
   const link = document.createElement("a");
-  Object.assign(link, { href: url, download: name });
+  Object.assign(link, { href: URL.createObjectURL(blob), download: name });
   document.body.append(link);
   link.click();
   link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

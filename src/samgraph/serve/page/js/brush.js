@@ -25,7 +25,7 @@ export function beginStroke(x, y) {
   continueStroke(x, y);
 }
 
-/** Goes on to a position of the picture. */
+/** Continues the stroke to a position of the image. */
 export function continueStroke(x, y) {
   if (!draft.stroke) return;
   const context = draft.stroke.canvas.getContext("2d");

@@ -13,7 +13,7 @@ function number(effect, fallback) {
   return param ? effect[param.name] ?? param.default : fallback;
 }
 
-/** What an effect changes unless told otherwise: `object` or `background`. */
+/** What an effect changes by default: `object` or `background`. */
 export const defaultTarget = (name) => infoOf(name)?.target ?? "background";
 
 function copy(canvas) {

@@ -54,7 +54,7 @@ function options() {
   return h("div", { class: "effect-options" }, parts);
 }
 
-/** A change from a slider: the picture follows, the panel itself is not drawn anew under the finger. */
+/** A change from a slider: the image is updated, the panel is not redrawn during the drag. */
 function quiet(patch) {
   state.effect = { ...state.effect, ...patch };
   set({ results: state.results + 1 });

@@ -1,7 +1,7 @@
 // Everything mode: all masks of the picture, from which objects are picked.
 
 import { post, remove, request, upload } from "./api.js";
-import { frameUrl } from "./frames.js";
+import { framePath } from "./frames.js";
 import { smallestAt } from "./hover.js";
 import { announce, busy, fail } from "./notices.js";
 import { addMasks } from "./prompts.js";
@@ -9,7 +9,7 @@ import { set, state } from "./state.js";
 
 let running = false;
 
-/** How hard to look: a quick search first, a finer one when asked for. */
+/** Density of the point grid: coarse first, finer on request. */
 const SEARCHES = {
   quick: { points_per_side: 16, pred_iou_thresh: 0.7, stability_score_thresh: 0.8, min_mask_region_area: 100 },
   fine: { points_per_side: 32, pred_iou_thresh: 0.6, stability_score_thresh: 0.75, min_mask_region_area: 50 },
@@ -36,7 +36,7 @@ export async function findEverything(search = "quick", { again = false } = {}) {
 
 async function ask(medium, frame, body) {
   if (medium.kind === "image") return (await post(`images/${medium.id}/everything`, body)).masks;
-  const response = await request("GET", frameUrl(frame, medium.width).slice("api/".length));
+  const response = await request("GET", framePath(frame, medium.width));
   const image = await upload("images", new File([await response.blob()], `frame-${frame}.jpg`));
   try {
     return (await post(`images/${image.id}/everything`, body)).masks;

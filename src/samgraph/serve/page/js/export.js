@@ -1,12 +1,13 @@
 // The export dialog: every format of the server, effects, session files.
 
-import { get, post, remove, request, saveBlob, saveResponse, saveUrl } from "./api.js";
+import { get, post, remove, request, saveBlob, saveResponse } from "./api.js";
 import { openDialog } from "./dialog.js";
 import { $, h } from "./dom.js";
 import { documentJson } from "./image.js";
 import { address, shown } from "./masks.js";
 import { fail, tell } from "./notices.js";
 import { setting, state, watch } from "./state.js";
+import { download } from "./transport.js";
 import { settled } from "./video.js";
 
 const SESSION = "session";
@@ -111,5 +112,5 @@ async function writeVideo(format, words, signal) {
     words.textContent = total ? `Writing, ${done} of ${total}` : "Writing";
     await new Promise((resolve) => setTimeout(resolve, 300));
   }
-  saveUrl(`api/jobs/${job}/file`);
+  await download(`jobs/${job}/file`);
 }

@@ -1,10 +1,13 @@
 // Frames of a video by address: a bounded store of bitmaps, the wanted frame first, never all frames.
 
+import { h } from "./dom.js";
 import { state } from "./state.js";
+import { ask, showPicture } from "./transport.js";
 import { view } from "./view.js";
 
 const MOST_BYTES = 200e6;
 const AT_ONCE = 4;
+const SMALL = 160;
 const WIDTHS = [320, 640, 960, 1280, 1920, 2560];
 
 let cache = new Map(); // "frame@width" -> ImageBitmap, least recently used first
@@ -17,10 +20,17 @@ let waiting = []; // {frame, resolve}
 /** Sets what is called with a frame's number when it arrived, or with an error. */
 export function onArrival(f) { onFrame = f; }
 
-/** The address of a frame's picture. */
-export const frameUrl = (frame, width) => `api/videos/${state.medium.id}/frames/${frame}?width=${width}`;
+/** Where the API has a frame's picture. */
+export const framePath = (frame, width) => `videos/${state.medium.id}/frames/${frame}?width=${width}`;
 
-/** The width that the view needs, of a few, so that zooming does not load each frame anew. */
+/** A small picture of a frame, loaded when it comes into view. */
+export function frameImage(frame, attributes = {}) {
+  const image = h("img", { alt: "", loading: "lazy", ...attributes });
+  showPicture(image, framePath(frame, SMALL));
+  return image;
+}
+
+/** The width that the view needs, of a few, so that zooming does not reload each frame. */
 function neededWidth() {
   const need = state.medium.width * view.scale * Math.min(2, devicePixelRatio || 1);
   return Math.min(state.medium.width, WIDTHS.find((width) => width >= need * 0.95) ?? state.medium.width);
@@ -76,7 +86,7 @@ async function load({ frame, key, width }) {
   const controller = new AbortController();
   loading.set(key, controller);
   try {
-    const response = await fetch(frameUrl(frame, width), { signal: controller.signal });
+    const response = await ask(framePath(frame, width), { signal: controller.signal });
     if (!response.ok) throw Object.assign(new Error(`Frame ${frame} could not be read.`), { status: response.status });
     keep(key, await createImageBitmap(await response.blob()));
     onFrame(frame, null);

@@ -40,9 +40,9 @@ function step(from, to) {
   return entry.label;
 }
 
-/** Goes back one change; gives its label, or null. */
+/** Undoes a change; returns its label, or null. */
 export const undo = () => step(past, future);
-/** Goes forward again; gives the change's label, or null. */
+/** Redoes a change; returns its label, or null. */
 export const redo = () => step(future, past);
 export const undoLabel = () => past.at(-1)?.label ?? null;
 export const redoLabel = () => future.at(-1)?.label ?? null;

@@ -25,7 +25,7 @@ export function fail(host, error, { retry, label = "Try again" } = {}) {
   const box = notice(host, false, [error.message, error.hint], actions);
 }
 
-/** Says that something went well; goes by itself. */
+/** Shows a success; disappears by itself. */
 export function tell(host, text, actions = []) {
   const box = notice(host, true, [text], actions);
   setTimeout(() => box.remove(), 6000);

@@ -11,6 +11,7 @@ import { COLORS } from "./prompts.js";
 import { recallPrompts } from "./remember.js";
 import { set, state } from "./state.js";
 import { listen, stopListening, track } from "./tracking.js";
+import { ask } from "./transport.js";
 import { fit } from "./view.js";
 import { refreshTimeline, startVideo } from "./video.js";
 
@@ -113,7 +114,7 @@ function objectsOfVideo(objects, kept) {
 }
 
 async function loadPicture({ id, width, height }) {
-  const response = await fetch(`api/images/${id}/picture`);
+  const response = await ask(`images/${id}/picture`);
   if (!response.ok) throw new ApiError("The picture could not be shown.", { hint: "Open it again." });
   const blob = await response.blob();
   const scale = Math.min(1, Math.sqrt(MOST_PICTURE / (width * height)));

@@ -39,7 +39,7 @@ function arrived(frame, error) {
   }
 }
 
-/** One turn of playing: goes on at the video's rate, waits for frames that are not there yet. */
+/** One step of playback: advances at the video's rate, waits for frames that are not loaded. */
 function tick(now) {
   if (!state.playing || state.medium?.kind !== "video") return;
   const length = 1000 / (state.medium.fps || 25);
@@ -67,12 +67,12 @@ export function togglePlay() {
   set({ playing: !state.playing });
 }
 
-/** Goes to a frame. */
+/** Seeks to a frame. */
 export function goTo(frame, { keepPlaying = false } = {}) {
   if (state.medium?.kind !== "video") return;
   const at = Math.max(0, Math.min(frameCount() - 1, Math.round(frame)));
   set({ frame: at, playing: keepPlaying ? state.playing : false });
 }
 
-/** Goes on by some frames. */
+/** Seeks by some frames. */
 export const step = (count) => goTo(state.frame + count);

@@ -37,7 +37,7 @@ function changed(id, change) {
   return state.objects.map((object) => (object.id === id ? { ...object, ...(typeof change === "function" ? change(object) : change) } : object));
 }
 
-/** What another browser told of a video's object on a frame is known by its mask alone: clicks start from that. */
+/** Prompts of another browser on a frame are known by their mask alone: clicks start from it. */
 function promptElsewhere(object, frame) {
   const lane = state.timeline?.objects.find(({ id }) => id === object.id);
   const mask = lane?.prompts.includes(frame) ? shown(object, frame)?.rle : null;
@@ -64,7 +64,7 @@ export function addPoint(x, y, label) {
   setPrompt(label ? "point inside" : "point outside", { points: [...(prompt?.points ?? []), [x, y]], labels: [...(prompt?.labels ?? []), label] });
 }
 
-/** Takes away the point at an index; the last prompt of a frame goes with it. */
+/** Removes the point at an index; without points the prompt of the frame is removed. */
 export function removePoint(index) {
   const object = active(), prompt = promptOf(object);
   const without = (list) => list.filter((_, i) => i !== index);
@@ -72,10 +72,10 @@ export function removePoint(index) {
   setPrompt("remove point", { points: without(prompt.points), labels: without(prompt.labels) });
 }
 
-/** A box, which takes the place of earlier clicks of the object on this frame. */
+/** A box, which replaces earlier clicks of the object on this frame. */
 export const setBox = (box) => setPrompt("box", { ...EMPTY, box });
 
-/** A mask made by hand or picked; it takes the place of all other prompts on this frame. */
+/** A mask made by hand or picked; it replaces all other prompts on this frame. */
 export const setMask = (mask, label = "paint") => setPrompt(label, { ...EMPTY, mask });
 
 /** Adds objects that are masks: picked in everything mode. */
@@ -90,7 +90,7 @@ export function addMasks(masks) {
   commit(masks.length === 1 ? "pick mask" : "pick masks", { objects, activeId: objects.at(-1)?.id ?? null });
 }
 
-/** Takes away what an object was told on a frame. */
+/** Removes the prompts of an object on a frame. */
 export function clearFrame(id, frame) {
   const object = state.objects.find((candidate) => candidate.id === id);
   const { [frame]: gone, ...prompts } = object.prompts;

@@ -1,7 +1,7 @@
-// The list of frames that are worth a look.
+// The list of frames to review.
 
 import { $, h } from "./dom.js";
-import { frameUrl } from "./frames.js";
+import { frameImage } from "./frames.js";
 import { goTo } from "./playback.js";
 import { selectObject } from "./prompts.js";
 import { state, watch } from "./state.js";
@@ -31,7 +31,7 @@ function draw() {
   const list = items.slice(0, MOST).map((item) => {
     const object = state.objects.find(({ id }) => id === item.object);
     return h("li", {}, h("button", { type: "button", "data-frame": item.frame, onclick: () => { selectObject(item.object); goTo(item.frame); } },
-      h("img", { src: frameUrl(item.frame, 160), alt: "", loading: "lazy" }),
+      frameImage(item.frame),
       h("div", {}, h("strong", {}, h("i", { style: { background: object?.color ?? "gray" } }), `${object?.name ?? "Object"}, frame ${item.frame}`), h("span", {}, WORDS[item.reason] ?? item.reason))));
   });
   const more = items.length > MOST ? h("p", { class: "empty" }, `and ${items.length - MOST} more; correct these first.`) : null;
@@ -47,7 +47,7 @@ function mark() {
   }
 }
 
-/** Goes to the next frame of the list, or the one before. */
+/** Seeks to the next or previous frame of the list. */
 export function nextReview(direction) {
   const frames = [...new Set((state.timeline?.review ?? []).map(({ frame }) => frame))].sort((a, b) => a - b);
   const frame = direction > 0 ? frames.find((n) => n > state.frame) : frames.findLast((n) => n < state.frame);

@@ -1,4 +1,4 @@
-// What the page knows, in one object. `set` changes it, `watch` is told, once per turn of the event loop.
+// The state of the page, in one object. `set` changes it, watchers are called once per turn of the event loop.
 
 const SETTINGS = "samgraph.settings";
 const defaults = { opacity: 0.5, outlines: true, prompts: true, hover: true, follow: true, keys: true, theme: null };

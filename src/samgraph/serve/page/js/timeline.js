@@ -1,7 +1,7 @@
 // The timeline: transport, filmstrip, a lane per object with prompts, presence and low scores.
 
 import { clock, duration, $, h, icon, iconButton, debounce } from "./dom.js";
-import { frameUrl } from "./frames.js";
+import { frameImage } from "./frames.js";
 import { goTo, step, togglePlay } from "./playback.js";
 import { selectObject } from "./prompts.js";
 import { frameCount, set, setting, state, watch } from "./state.js";
@@ -152,7 +152,7 @@ function drawStrip() {
   stripKeyDrawn = key;
   const pictures = Array.from({ length: count }, (_, i) => {
     const frame = Math.min(frameCount() - 1, Math.floor(range.from + ((i + 0.5) / count) * (range.to - range.from)));
-    return h("img", { src: frameUrl(frame, 160), alt: "", draggable: "false", loading: "lazy", decoding: "async", fetchpriority: "low" });
+    return frameImage(frame, { draggable: "false", decoding: "async", fetchpriority: "low" });
   });
   parts.strip.replaceChildren(...pictures, parts.head);
   const seconds = (range.to - range.from) / (state.medium.fps || 25);

@@ -4,6 +4,7 @@ import { get, post, remove } from "./api.js";
 import { announce, clear, fail, tell } from "./notices.js";
 import { set, state } from "./state.js";
 import { arrival } from "./frames.js";
+import { openEvents } from "./transport.js";
 import { address, forgetMasks, refreshSoon, refreshTimeline, settled, want } from "./video.js";
 
 let events = null;
@@ -14,7 +15,7 @@ let before = null; // the frame shown before tracking began to move
 /** Listens to the events of the open video's tracking until it ends. */
 export function listen() {
   stopListening();
-  events = new EventSource(`api/${address()}/events`);
+  events = openEvents(`${address()}/events`);
   events.addEventListener("progress", (event) => progress(JSON.parse(event.data)));
   events.addEventListener("done", done);
   events.addEventListener("cancelled", () => finish("Tracking was cancelled; what was tracked stays."));

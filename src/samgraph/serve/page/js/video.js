@@ -32,7 +32,7 @@ export function startVideo(objects) {
   serverIds = new Map(objects.map(({ id }) => [id, id]));
 }
 
-/** Sends what differs between two documents; failures are said and the masks asked for anew. */
+/** Sends what differs between two documents; failures are shown and the masks fetched again. */
 export function sync(before, after) {
   const jobs = changesBetween(before.objects, after.objects);
   if (!jobs.length) return;
@@ -131,7 +131,7 @@ function take(reply) {
   set({ results: state.results + 1 });
 }
 
-/** The masks of a frame, or of all frames, are asked for anew; a frame's old masks stay until then. */
+/** The masks of a frame, or of all frames, are fetched again; a frame's old masks stay until then. */
 export function forgetMasks(frame = null) {
   if (frame === null) {
     const shownNow = masks.get(state.frame);

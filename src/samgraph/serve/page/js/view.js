@@ -1,4 +1,4 @@
-// Where the picture stands on the screen: zoom and pan.
+// The position of the image on the screen: zoom and pan.
 
 import { state } from "./state.js";
 
@@ -58,7 +58,7 @@ function keepInSight() {
   view.y = Math.min(view.height - edge, Math.max(edge - state.medium.height * view.scale, view.y));
 }
 
-/** A sheet covers so many pixels of the stage from below; a picture shown whole moves out of its way. */
+/** A sheet covers this many pixels of the stage from below; an image shown whole moves up. */
 export function cover(pixels) {
   view.covered = pixels;
   if (view.fitted) fit();

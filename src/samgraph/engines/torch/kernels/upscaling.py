@@ -1,8 +1,8 @@
-"""paint_masks: an image that has grown twice as large grows again and becomes masks.
+"""upscale_masks: the second half of the mask decoder's upscaling, and the masks.
 
-A program takes some cells, each four rows of `x` [N, 4*E*E, A] (see `ops/paint_masks.py`): adds
-the coarser map, normalises, makes each row four pixels, and multiplies these by the brushes. All
-of that stays in registers; only pixels of masks are written.
+A program takes some cells, each four rows of `x` [N, 4*E*E, A] (see `ops/upscale_masks.py`): adds
+feat_s1, normalises, makes each row four pixels, and multiplies these by hyper_in. All of that
+stays in registers; only pixels of masks are written.
 """
 
 from collections.abc import Sequence
@@ -13,23 +13,21 @@ import triton
 import triton.language as tl
 
 from samgraph.engines.torch.kernels.activations import gelu
-from samgraph.engines.torch.kernels.launch import Kernel
-
-_BRUSHES = 16  # the fewest columns that the matrix units take
+from samgraph.engines.torch.kernels.launch import Kernel, block_width
 
 
 @triton.jit
-def _paint(x_ptr, c_ptr, scale_ptr, shift_ptr, w_ptr, b_ptr, f_ptr, t_ptr, y_ptr, cells, side,
-           brushes, eps, c_batch, c_y, c_x, c_i, c_j, c_c, f_batch, f_y, f_x, f_i, f_j, f_k, f_m,
-           f_c, A: tl.constexpr, B: tl.constexpr, BM: tl.constexpr, BT: tl.constexpr,
-           PRECISION: tl.constexpr):  # fmt: skip
+def _upscale(x_ptr, c_ptr, scale_ptr, shift_ptr, w_ptr, b_ptr, f_ptr, t_ptr, y_ptr, cells, side,
+             masks, eps, c_batch, c_y, c_x, c_i, c_j, c_c, f_batch, f_y, f_x, f_i, f_j, f_k, f_m,
+             f_c, A: tl.constexpr, B: tl.constexpr, BM: tl.constexpr, BT: tl.constexpr,
+             PRECISION: tl.constexpr):  # fmt: skip
     image, first = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM
     rows, cs = tl.arange(0, BM * 4), tl.arange(0, A)
     cell = tl.minimum(first + rows // 4, cells - 1)
-    place = cell // side * c_y + cell % side * c_x + rows // 2 % 2 * c_i + rows % 2 * c_j
+    offset = cell // side * c_y + cell % side * c_x + rows // 2 % 2 * c_i + rows % 2 * c_j
     row = image * cells * 4 + cell * 4 + rows % 4
     x = tl.load(x_ptr + row[:, None] * A + cs[None, :]).to(tl.float32)
-    x += tl.load(c_ptr + image * c_batch + place[:, None] + cs[None, :] * c_c).to(tl.float32)
+    x += tl.load(c_ptr + image * c_batch + offset[:, None] + cs[None, :] * c_c).to(tl.float32)
     x -= (tl.sum(x, 1) / A)[:, None]
     x *= tl.rsqrt(tl.sum(x * x, 1) / A + eps)[:, None]
     x = gelu(x * tl.load(scale_ptr + cs)[None, :] + tl.load(shift_ptr + cs)[None, :])
@@ -41,19 +39,19 @@ def _paint(x_ptr, c_ptr, scale_ptr, shift_ptr, w_ptr, b_ptr, f_ptr, t_ptr, y_ptr
     cell = first + rows // 16
     i, j, k, m = rows // 8 % 2, rows // 4 % 2, rows // 2 % 2, rows % 2
     safe = tl.minimum(cell, cells - 1)
-    place = safe // side * f_y + safe % side * f_x + i * f_i + j * f_j + k * f_k + m * f_m
-    x += tl.load(f_ptr + image * f_batch + place[:, None] + cs[None, :] * f_c).to(tl.float32)
+    offset = safe // side * f_y + safe % side * f_x + i * f_i + j * f_j + k * f_k + m * f_m
+    x += tl.load(f_ptr + image * f_batch + offset[:, None] + cs[None, :] * f_c).to(tl.float32)
     ts = tl.arange(0, BT)
-    t = tl.load(t_ptr + (image * brushes + ts[None, :]) * B + cs[:, None],
-                mask=(ts < brushes)[None, :], other=0.0)  # fmt: skip
+    t = tl.load(t_ptr + (image * masks + ts[None, :]) * B + cs[:, None],
+                mask=(ts < masks)[None, :], other=0.0)  # fmt: skip
     y = tl.dot(gelu(x).to(t.dtype), t, input_precision=PRECISION)
     pixel = (cell // side * 4 + i * 2 + k) * side * 4 + cell % side * 4 + j * 2 + m
-    y_at = y_ptr + (image * brushes + ts[None, :]) * cells * 16 + pixel[:, None]
-    shown = (cell < cells)[:, None] & (ts < brushes)[None, :]
-    tl.store(y_at, y.to(y_ptr.dtype.element_ty), mask=shown)
+    y_at = y_ptr + (image * masks + ts[None, :]) * cells * 16 + pixel[:, None]
+    inside = (cell < cells)[:, None] & (ts < masks)[None, :]
+    tl.store(y_at, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
-_KERNEL = Kernel(_paint)
+_KERNEL = Kernel(_upscale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,39 +62,39 @@ class Blocks:
     warps: int
 
 
-def paint_masks(
+def upscale_masks(
     x: torch.Tensor,
-    coarse: torch.Tensor,
+    feat_s1: torch.Tensor,
     scale: torch.Tensor,
     shift: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor,
-    fine: torch.Tensor,
-    brushes: torch.Tensor,
+    feat_s0: torch.Tensor,
+    hyper_in: torch.Tensor,
     *,
     eps: float,
     side: int,
     blocks: Blocks,
     precision: str = "tf32",
 ) -> torch.Tensor:
-    """[N, m, 4E, 4E], with `side` E, of x [N, 4*E*E, A], whose rows lie one behind another."""
+    """[N, m, 4E, 4E], with `side` E, of a contiguous x [N, 4*E*E, A]."""
     N, rows, A = x.shape
-    B, count, cells = len(weight) // 4, brushes.shape[1], rows // 4
+    B, count, cells = len(weight) // 4, hyper_in.shape[1], rows // 4
     y = torch.empty((N, count, 4 * side, 4 * side), dtype=x.dtype, device=x.device)
     _KERNEL(
         (triton.cdiv(cells, blocks.rows), N),
-        x, coarse, scale, shift, weight, bias, fine, brushes, y, cells, side, count, eps,
-        *_steps(coarse, side, 1), *_steps(fine, side, 2), A=A, B=B, BM=blocks.rows,
-        BT=max(_BRUSHES, triton.next_power_of_2(count)), PRECISION=precision,
+        x, feat_s1, scale, shift, weight, bias, feat_s0, hyper_in, y, cells, side, count, eps,
+        *_strides(feat_s1, side, 1), *_strides(feat_s0, side, 2), A=A, B=B, BM=blocks.rows,
+        BT=block_width(count), PRECISION=precision,
         warps=blocks.warps, stages=2,
     )  # fmt: skip
     return y
 
 
-def _steps(x: torch.Tensor, side: int, times: int) -> Sequence[int]:
-    """How far it is in memory to the next image, row, cell, part of a cell, ..., channel.
+def _strides(x: torch.Tensor, side: int, times: int) -> Sequence[int]:
+    """Strides of image, row, cell, part of a cell, ..., channel.
 
-    A finer map is [M, A, H, H], or a list [M, H*H, A] in the order in which cells grow.
+    A feature map is [M, A, H, H], or a list of cells [M, H*H, A] in nested order.
     """
     batch = 0 if len(x) == 1 else x.stride(0)
     if x.ndim == 4:

@@ -1,12 +1,12 @@
-"""paint_masks: the end of the mask decoder becomes one op.
+"""fuse_mask_upscaling: the end of the mask decoder becomes one op.
 
-    %0 = add(reshape(linear(%image)), %coarse as cells)
+    %0 = add(reshape(linear(%image)), %feat_s1 as cells)
     %1 = gelu(layer_norm(%0))
-    %2 = gelu(add(reshape(linear(%1)), %fine as cells))       =>     %0 = paint_masks(%image, ...)
-    %3 = matmul(%brushes, transpose(%2))                             return masks=%0
+    %2 = gelu(add(reshape(linear(%1)), %feat_s0 as cells))    =>    %0 = upscale_masks(%image, ...)
+    %3 = matmul(%hyper_in, transpose(%2))                           return masks=%0
     return masks=reshape(transpose(reshape(%3)))
 
-What is as large as the masks is then never written but once. Finer maps are read where they lie.
+The only tensor of the masks' size that is written is the masks. Feature maps are read in place.
 """
 
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from samgraph.engines.torch.passes.layers import Search
 from samgraph.graph.graph import Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
-_ROWS = (0, 1, 2, 4, 6, 3, 5, 7)  # [N, m, E, E, 2, 2, 2, 2] as rows of pixels
-_CELLS = {1: (0, 1, 3, 2, 4), 2: (0, 1, 4, 2, 5, 3, 6)}  # rows of pixels as cells, channels last
+_ROWS = (0, 1, 2, 4, 6, 3, 5, 7)  # [N, m, E, E, 2, 2, 2, 2] -> rows of pixels
+_CELLS = {1: (0, 1, 3, 2, 4), 2: (0, 1, 4, 2, 5, 3, 6)}  # rows of pixels -> cells, channels-last
 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
     image: Value
-    grow: Node
-    coarse: Value
+    dc1: Node
+    feat_s1: Value
     norm: Node
-    again: Node
-    fine: Value
-    brushes: Value
+    dc2: Node
+    feat_s0: Value
+    hyper_in: Value
 
 
-def paint_masks(graph: Graph) -> Graph:
-    """Rewrite the masks of a decoder."""
+def fuse_mask_upscaling(graph: Graph) -> Graph:
+    """Rewrite the mask decoder's upscaling."""
     if not graph.has("gelu"):
         return graph
     search, rewriter = Search(graph), Rewriter(graph)
@@ -41,12 +41,12 @@ def paint_masks(graph: Graph) -> Graph:
             rewriter.keep(node)
             continue
         values = (
-            match.image, *match.grow.inputs[1:], match.coarse, *match.norm.inputs[1:],
-            *match.again.inputs[1:], match.fine, match.brushes,
+            match.image, *match.dc1.inputs[1:], match.feat_s1, *match.norm.inputs[1:],
+            *match.dc2.inputs[1:], match.feat_s0, match.hyper_in,
         )  # fmt: skip
         new = [rewriter.new(value) for value in values]
         eps = match.norm.attributes["eps"]
-        rewriter.replace(node.result, rewriter.emit("paint_masks", *new, eps=eps))
+        rewriter.replace(node.result, rewriter.emit("upscale_masks", *new, eps=eps))
     return rewriter.finish()
 
 
@@ -57,29 +57,29 @@ def _match(search: Search, node: Node) -> _Match | None:
     if moved is None or moved.attributes["axes"] != _ROWS or product is None:
         return None
     across = search.only(product.inputs[1], "transpose")
-    bent = search.only(across.inputs[0], "gelu") if across else None
-    second = _grown(search, bent.inputs[0]) if bent else None
+    activated = search.only(across.inputs[0], "gelu") if across else None
+    second = _upscaled(search, activated.inputs[0]) if activated else None
     if across is None or across.attributes["axes"] != (0, 2, 1) or second is None:
         return None
-    again, fine = second
-    before = search.only(again.inputs[0], "gelu")
+    dc2, feat_s0 = second
+    before = search.only(dc2.inputs[0], "gelu")
     norm = search.only(before.inputs[0], "layer_norm") if before else None
-    first = _grown(search, norm.inputs[0]) if norm else None
+    first = _upscaled(search, norm.inputs[0]) if norm else None
     if norm is None or first is None:
         return None
-    grow, coarse = first
-    image = grow.inputs[0]
+    dc1, feat_s1 = first
+    image = dc1.inputs[0]
     if image.type.rank != 3 or not isinstance(image.type.shape[1], int):
         return None
-    maps = (_as_map(search, coarse, 1), again, _as_map(search, fine, 2))
-    return _Match(image, grow, maps[0], norm, maps[1], maps[2], product.inputs[0])
+    maps = (_as_map(search, feat_s1, 1), dc2, _as_map(search, feat_s0, 2))
+    return _Match(image, dc1, maps[0], norm, maps[1], maps[2], product.inputs[0])
 
 
-def _grown(search: Search, value: Value) -> tuple[Node, Value] | None:
-    """The linear layer whose cells were made four, and the map that was added."""
+def _upscaled(search: Search, value: Value) -> tuple[Node, Value] | None:
+    """The linear layer that makes each cell four, and the feature map that is added."""
     added = search.only(value, "add")
-    apart = search.only(added.inputs[0], "reshape") if added else None
-    layer = search.only(apart.inputs[0], "linear") if apart else None
+    split = search.only(added.inputs[0], "reshape") if added else None
+    layer = search.only(split.inputs[0], "linear") if split else None
     if added is None or layer is None or len(layer.inputs) != 3 or layer.exact:
         return None
     plain = layer.attributes.get("activation", "none") == "none"

@@ -1,0 +1,80 @@
+"""`samgraph export`: the graphs of a model as files that other runtimes run."""
+
+import click
+
+from samgraph.checkpoint.builtin import NANO
+from samgraph.errors import OptionError
+from samgraph.exporters import ExportOptions
+from samgraph.untrusted.text import shown
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="[MODEL] DIR")
+@click.option("--to", default="onnx", show_default=True, metavar="FORMAT", help="What to write.")
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "fp16"]),
+    default="fp32",
+    show_default=True,
+    help="Of weights and computation; inputs and outputs stay float32.",
+)
+@click.option("--opset", type=int, help="ONNX operators: 21 if not said, or 23.")
+@click.option(
+    "--fix",
+    metavar="N=1,F=7",
+    help="Lengths that are fixed; the others stay symbolic. B images, N prompts or objects, "
+    "P points, F remembered frames, Q object pointers.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["inside", "beside"]),
+    default="inside",
+    show_default=True,
+    help="In each file, or in one file that all graphs share.",
+)
+@click.option("--graph", "only", multiple=True, metavar="NAME", help="Only this graph; repeatable.")
+@click.option("--image-size", type=int, help="Input size, if not the model's own.")
+def command(
+    paths: tuple[str, ...],
+    to: str,
+    precision: str,
+    opset: int | None,
+    fix: str | None,
+    weights: str,
+    only: tuple[str, ...],
+    image_size: int | None,
+) -> None:
+    """Write the graphs of MODEL (the built-in one if not said) and manifest.json to folder DIR.
+
+    Examples:
+      samgraph export --to onnx nano/
+      samgraph export sam2.1-tiny --to onnx tiny/ --fix N=1 --weights beside
+    """
+    from samgraph.exporters import find_exporter
+    from samgraph.models.exporting import export_model
+    from samgraph.models.loading import load_model
+
+    if len(paths) > 2:
+        raise OptionError("too many arguments", got=len(paths), expected="[MODEL] DIR")
+    source, folder = (NANO.name, *paths)[-2:]
+    find_exporter(to)  # before a model is loaded, or downloaded
+    options = ExportOptions(
+        precision=precision,  # type: ignore[arg-type]  # click has checked it
+        opset=opset,
+        fixed=read_lengths(fix or ""),
+        weights=weights,  # type: ignore[arg-type]  # click has checked it
+    )
+    model = load_model(source, device="cpu", image_size=image_size)
+    for path in export_model(model, to, folder, options, only=only):
+        click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+def read_lengths(text: str) -> dict[str, int]:
+    """Lengths by symbol: ``"N=1,F=7"`` is ``{"N": 1, "F": 7}``."""
+    lengths: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, number = (word.strip() for word in part.partition("="))
+        if not equals or not number.isdecimal() or len(number) > 9 or name in lengths:
+            raise OptionError(f"`{shown(part)}` is not a length", expected="such as N=1,F=7")
+        lengths[name] = int(number)
+    return lengths

@@ -1,0 +1,156 @@
+"""Exports of a small model: files that check, the numbers of our own engine, a true manifest."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from samgraph.errors import OptionError, OutputError
+from samgraph.exporters import ExportOptions
+from samgraph.models.exporting import export_model, export_plan
+from tests import tolerances
+from tests.models.exported import SIZES, manifest_of, random_inputs, run_onnx
+from tests.predict.models import tiny_model
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+GRAPHS = (
+    "image_encoder", "decode_points", "decode", "mask_prompt", "memory_encoder",
+    "memory_attention", "track",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("export")
+    export_model(tiny_model(), "onnx", target)
+    return target
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_file_passes_the_checker_and_strict_shape_inference(folder: Path, name: str) -> None:
+    model = onnx.load(folder / f"{name}.onnx")
+
+    onnx.checker.check_model(model, full_check=True)
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+
+    assert {node.domain for node in inferred.graph.node} == {""}
+    declared = manifest_of(folder)["graphs"][name]
+    for key, values in (("inputs", inferred.graph.input), ("outputs", inferred.graph.output)):
+        shapes = {v.name: [d.dim_param or d.dim_value for d in dims(v)] for v in values}
+        assert shapes == {v["name"]: v["shape"] for v in declared[key]}
+
+
+def dims(value: Any) -> list[Any]:
+    return list(value.type.tensor_type.shape.dim)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_onnx_runtime_computes_what_our_engine_does(folder: Path, name: str) -> None:
+    model, rng = tiny_model(), np.random.default_rng(1)
+    graph = export_plan(model, ExportOptions()).graphs[name]
+    compiled = model.session.compile(graph, model.weights)
+
+    for sizes in SIZES:
+        inputs = random_inputs(manifest_of(folder)["graphs"][name], sizes, rng)
+        expected = compiled.run_numpy(inputs)
+        found = run_onnx(folder / f"{name}.onnx", inputs)
+
+        assert found.keys() == expected.keys()
+        for key, want in expected.items():
+            scale = max(1.0, float(np.abs(want).max(initial=0)))
+            is_count = key == "stability"
+            limit = tolerances.EXPORTED_STABILITY if is_count else tolerances.EXPORTED * scale
+            assert np.abs(found[key] - want).max(initial=0) <= limit, (key, sizes)
+
+
+def test_the_manifest_says_what_is_there(folder: Path) -> None:
+    manifest = manifest_of(folder)
+
+    assert (manifest["format"], manifest["version"], manifest["opset"]) == ("samgraph-onnx", 1, 21)
+    assert tuple(manifest["graphs"]) == GRAPHS
+    for name, file in manifest["files"].items():
+        data = (folder / name).read_bytes()
+        assert file == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    present = {path.name for path in folder.iterdir()}
+    assert present == {*manifest["files"], "manifest.json"}
+    assert len(manifest["constants"]["absent_pointer"]) == manifest["constants"]["channels"]
+
+
+def test_every_value_and_step_of_the_manifest_is_explained(folder: Path) -> None:
+    manifest = manifest_of(folder)
+
+    for graph in manifest["graphs"].values():
+        assert graph["about"]
+        assert all(value["about"] for value in (*graph["inputs"], *graph["outputs"]))
+    for steps in manifest["steps"].values():
+        for step in steps:
+            if "run" in step:
+                wanted = {value["name"] for value in manifest["graphs"][step["run"]]["inputs"]}
+                assert set(step["inputs"]) == wanted
+            for source in step.get("inputs", {}).values():
+                graph, dot, output = source.partition(".")
+                if dot and graph in manifest["graphs"]:
+                    outputs = {v["name"] for v in manifest["graphs"][graph]["outputs"]}
+                    assert output in outputs
+
+
+def test_weights_beside_are_stored_once_and_give_the_same_numbers(
+    folder: Path, tmp_path: Path
+) -> None:
+    names = ("decode", "track")
+    export_model(tiny_model(), "onnx", tmp_path, ExportOptions(weights="beside"), only=names)
+
+    inside = sum((folder / f"{name}.onnx").stat().st_size for name in names)
+    beside = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert (tmp_path / "weights.bin").stat().st_size > 0.9 * beside
+    assert beside < 0.75 * inside
+    onnx.checker.check_model(tmp_path / "decode.onnx")
+    inputs = random_inputs(
+        manifest_of(tmp_path)["graphs"]["decode"], SIZES[0], np.random.default_rng(2)
+    )
+    expected, found = (run_onnx(where / "decode.onnx", inputs) for where in (folder, tmp_path))
+    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+
+
+def test_fixed_lengths_are_numbers_in_the_file(folder: Path, tmp_path: Path) -> None:
+    options = ExportOptions(fixed={"N": 1, "F": 2})
+    export_model(tiny_model(), "onnx", tmp_path, options, only=("memory_attention",))
+
+    model = onnx.load(tmp_path / "memory_attention.onnx")
+    shapes = {v.name: [d.dim_param or d.dim_value for d in dims(v)] for v in model.graph.input}
+    assert shapes["memory"][:2] == [1, 2]
+    assert shapes["pointers"][:2] == [1, "Q"]
+    manifest = manifest_of(tmp_path)
+    assert manifest["fixed"] == {"N": 1, "F": 2}
+    assert set(manifest["symbols"]) == {"B", "P", "Q"}
+    sizes = {**SIZES[0], "F": 2}
+    inputs = random_inputs(manifest["graphs"]["memory_attention"], sizes, np.random.default_rng(3))
+    expected, found = (run_onnx(w / "memory_attention.onnx", inputs) for w in (folder, tmp_path))
+    assert np.allclose(found["conditioned"], expected["conditioned"], atol=tolerances.EXPORTED)
+
+
+@pytest.mark.parametrize(
+    ("options", "only", "message"),
+    [
+        (ExportOptions(fixed={"X": 1}), (), "no graph has a length `X`"),
+        (ExportOptions(fixed={"N": 0}), (), "at least 1, not N=0"),
+        (ExportOptions(opset=12), (), "opset 12 cannot be written"),
+        (ExportOptions(precision="bf16"), (), "not written in bf16"),
+        (ExportOptions(), ("encoder",), "there is no graph `encoder`"),
+    ],
+)
+def test_bad_options_are_refused(
+    tmp_path: Path, options: ExportOptions, only: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        export_model(tiny_model(), "onnx", tmp_path, options, only=only)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(OutputError, match="cannot be made"):
+        export_model(tiny_model(), "onnx", tmp_path / "file" / "below")
