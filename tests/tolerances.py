@@ -149,7 +149,7 @@ CUDA_BF16 = {
     "memory_encoder": 1.5e-2,
 }
 
-# IoU of masks of the page without a server with those of the package: what issue 24 asks. Weights
+# IoU of masks of the page without a server with those of the package: what is promised. Weights
 # that passes have multiplied are rounded to 16 bits, and browsers decode JPEG in their own way.
 WEB_MASKS = 0.98
 # A decoder with its weights rounded to 16 bits, relative to the largest value: half a unit is
@@ -164,6 +164,7 @@ SMALLER_BATCHES = 2e-2
 # Parts of SAM 2 before and after a pass of the torch engine, by the numpy references in float32,
 # relative to the largest value: products of weights are multiplied out, a few layers deep.
 TORCH_PASS = 1e-4
+
 # Logits of the decoder compiled as one graph and as another with more outputs, on random weights:
 # layers are fused differently, and three frames of tracking carry the rounding on; logits reach 20.
 SAME_DECODER = 2e-3

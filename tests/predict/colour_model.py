@@ -82,6 +82,10 @@ class ColourModel:
         self.least_trust = least_trust
         self.least_similar = 0.0  # below this, a thing is not the object at all
 
+    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
+        """It is on the host already."""
+        raise full
+
     @property
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
         """The pixels themselves."""
