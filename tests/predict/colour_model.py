@@ -91,10 +91,6 @@ class ColourModel:
         """The pixels themselves."""
         return {"pixels": (1, 3, SIDE, SIDE)}
 
-    def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
-        """It is on the CPU."""
-        raise full
-
     def encode(self, image: Any) -> Features:
         """The pixels themselves."""
         return Features({"pixels": np.asarray(image, np.float32)})
