@@ -152,6 +152,16 @@ def test_policies_can_be_compared(sequence: Path, measure: Command) -> None:
     assert "motion-aware" in refused.err
 
 
+def test_rounds_of_corrections_are_counted(sequence: Path, measure: Command) -> None:
+    found = json.loads(
+        measure("davis", sequence, "--prompt", "click", "--corrections", "2", "--json").out
+    )
+
+    assert len(found["mean"]["corrected"]) == 2
+    table = measure("davis", sequence, "--corrections", "1").text
+    assert "after round 1 of corrections" in table
+
+
 def test_the_table_of_clips_has_both(sequence: Path, measure: Command) -> None:
     lines = measure("davis", sequence).text.splitlines()
 

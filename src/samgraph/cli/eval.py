@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -38,6 +39,13 @@ command.add_command(images)
     show_default=True,
     help="The prompt from each object's first mask.",
 )
+@click.option(
+    "--corrections",
+    type=click.IntRange(min=0, max=20),
+    default=0,
+    show_default=True,
+    help="Rounds of one click per object, on its worst frame, after tracking.",
+)
 @click.option("--sequence", "names", multiple=True, help="Only this sequence; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @policy_option
@@ -45,6 +53,7 @@ command.add_command(images)
 def davis(
     folder: Path,
     prompt: FirstPrompt,
+    corrections: int,
     names: tuple[str, ...],
     as_json: bool,
     policy: str,
@@ -53,14 +62,15 @@ def davis(
     """J, F and J&F on FOLDER: JPEGImages/ and Annotations/, with a folder per sequence.
 
     The frame that is given never counts. For comparison: the same figures for copying the first
-    mask to every frame.
+    mask to every frame. With --corrections also the figures after each round; frames that were
+    clicked on count like the others.
     """
     sequences = find_sequences(folder, names)
     model = choice.load()
     results: dict[str, SequenceFigures] = {}
     uncounted: list[str] = []
     for sequence in sequences:
-        figures = evaluate_sequence(model, sequence, prompt, policy)
+        figures = evaluate_sequence(model, sequence, prompt, policy, corrections)
         if not figures.tracked:
             uncounted.append(sequence.name)
             text = f"{sequence.name}: nothing to count, only the given frame is annotated"
@@ -86,11 +96,17 @@ def _report(results: dict[str, SequenceFigures], uncounted: list[str], as_json: 
         name: (_mean([row.tracked for row in some]), _mean([row.copied for row in some]))
         for name, some in rows.items()
     }
+    rounds = [
+        _mean([figures.corrected[index] for figures in results.values()])
+        for index in range(min(len(figures.corrected) for figures in results.values()))
+    ]
     if as_json:
-        numbers = {
+        numbers: dict[str, dict[str, Any]] = {
             name: {**_numbers(tracked), "copied": _numbers(copied)}
             for name, (tracked, copied) in means.items()
         }
+        if rounds:
+            numbers["mean over objects"]["corrected"] = [_numbers(figures) for figures in rounds]
         overall = numbers.pop("mean over objects")
         found = {"sequences": numbers, "mean": overall, "not_counted": uncounted}
         click.echo(json.dumps(found, indent=2))
@@ -101,6 +117,9 @@ def _report(results: dict[str, SequenceFigures], uncounted: list[str], as_json: 
     for name, (tracked, copied) in means.items():
         count = sum(len(figures.tracked) for figures in rows[name])
         table.add_row(Text(printable(name)), str(count), *_cells(tracked), *_cells(copied)[:2])
+    for index, figures in enumerate(rounds, 1):
+        title = f"after round {index} of corrections"
+        table.add_row(Text(title), "", *_cells(figures), "", "")
     Console(highlight=False).print(table)
 
 

@@ -14,18 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import VideoError
-from samgraph.evaluate.clicks import first_click
+from samgraph.evaluate.clicks import Mask, first_click, next_click
 from samgraph.evaluate.davis import (
+    IGNORED,
     Figures,
     box_of,
     copied_figures,
     object_labels,
+    region_similarity,
     sequence_figures,
 )
 from samgraph.media.image.reading import read_label_image
 from samgraph.media.video.frames import image_files
 from samgraph.predict.model import Model
 from samgraph.predict.video.policies.table import DEFAULT
+from samgraph.predict.video.video import Video
 from samgraph.untrusted.text import shown
 
 FirstPrompt: TypeAlias = Literal["mask", "click", "box"]
@@ -43,10 +46,14 @@ class AnnotatedVideo:
 
 @dataclass(frozen=True, slots=True)
 class SequenceFigures:
-    """The figures of each object of a sequence, and those of copying the first mask."""
+    """The figures of each object of a sequence, and those of copying the first mask.
+
+    `corrected` has those after each round of corrections.
+    """
 
     tracked: dict[int, Figures]
     copied: dict[int, Figures]
+    corrected: tuple[dict[int, Figures], ...] = ()
 
 
 def find_sequences(folder: Path, names: Sequence[str] = ()) -> list[AnnotatedVideo]:
@@ -76,11 +83,17 @@ def find_sequences(folder: Path, names: Sequence[str] = ()) -> list[AnnotatedVid
 
 
 def evaluate_sequence(
-    model: Model, sequence: AnnotatedVideo, prompt: FirstPrompt, policy: str = DEFAULT
+    model: Model,
+    sequence: AnnotatedVideo,
+    prompt: FirstPrompt,
+    policy: str = DEFAULT,
+    corrections: int = 0,
 ) -> SequenceFigures:
     """Track every object of the first annotation through a sequence and compare.
 
-    Frames without annotation are tracked and not compared. `policy` is the memory policy.
+    Frames without annotation are tracked and not compared. `policy` is the memory policy. In each
+    round of `corrections` every object gets a click where its mask on its worst frame is most
+    wrong, and the sequence is tracked again.
     """
     truth = [read_label_image(path) for path in sequence.annotations]
     labels = object_labels(truth[0])
@@ -91,13 +104,48 @@ def evaluate_sequence(
         for label in labels:
             given = _first_prompt(truth[0] == label, prompt)
             video.add(frame=annotated[0], object=label, **given)
-        found: dict[int, list[NDArray[np.bool_]]] = {label: [] for label in labels}
-        compared = set(annotated)
-        for frame in video.track(end=annotated[-1]):
-            if frame.index in compared:
-                for label in labels:
-                    found[label].append(frame.mask(label))
-    return SequenceFigures(sequence_figures(truth, found), copied_figures(truth))
+        found = _tracked(video, labels, annotated)
+        rounds = [sequence_figures(truth, found)]
+        for _ in range(corrections):
+            for label in labels:
+                _correct(video, label, annotated, truth, found[label])
+            found = _tracked(video, labels, annotated)
+            rounds.append(sequence_figures(truth, found))
+    return SequenceFigures(rounds[0], copied_figures(truth), tuple(rounds[1:]))
+
+
+def _tracked(
+    video: Video, labels: Sequence[int], annotated: Sequence[int]
+) -> dict[int, list[Mask]]:
+    """The masks of each object on the annotated frames."""
+    found: dict[int, list[Mask]] = {label: [] for label in labels}
+    compared = set(annotated)
+    for frame in video.track(start=annotated[0], end=annotated[-1]):
+        if frame.index in compared:
+            for label in labels:
+                found[label].append(frame.mask(label))
+    return found
+
+
+def _correct(
+    video: Video,
+    label: int,
+    annotated: Sequence[int],
+    truth: Sequence[NDArray[np.uint8]],
+    found: Sequence[Mask],
+) -> None:
+    """Click on the frame where the object is found worst, unless it is found exactly everywhere."""
+    masks = [labels == label for labels in truth]
+    ignored = [labels == IGNORED for labels in truth]
+    quality = [
+        region_similarity(mask & ~ignore, got & ~ignore)
+        for mask, ignore, got in zip(masks, ignored, found, strict=True)
+    ]
+    worst = int(np.argmin(quality))
+    click = next_click(masks[worst], found[worst], ignored[worst])
+    if click is not None:
+        at = annotated[worst]
+        video.add(frame=at, object=label, points=[click.point], labels=[click.label])
 
 
 def _first_prompt(mask: NDArray[np.bool_], prompt: FirstPrompt) -> dict[str, Any]:
