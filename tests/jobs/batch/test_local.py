@@ -47,10 +47,14 @@ def file_names(out: Path) -> Counter[str]:
 
 
 def recorded(out: Path) -> int:
-    """The inputs that whole lines say are done."""
-    parts = sum(path.read_bytes().count(b"\n") for path in out.glob("part-*.jsonl"))
+    """The inputs that whole lines say are done; a shard's part may go while it is counted."""
+    try:
+        parts = sum(path.read_bytes().count(b"\n") for path in out.glob("part-*.jsonl"))
+    except FileNotFoundError:
+        return recorded(out)
     journal = out / "journal.jsonl"
-    lines = journal.read_text().splitlines() if journal.exists() else []
+    data = journal.read_bytes() if journal.exists() else b""
+    lines = data[: data.rfind(b"\n") + 1].splitlines()
     return parts + sum(len(json.loads(line)["keys"]) // 16 for line in lines)
 
 
@@ -84,14 +88,14 @@ def children_of(pid: int) -> list[Path]:
     found = []
     for status in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):
-            if f"\nPPid:\t{pid}\n" in status.read_text():
+            if f"\nPPid:\t{pid}\n" in status.read_text(errors="replace"):
                 found.append(status)
     return found
 
 
 def is_alive(status: Path) -> bool:
     try:
-        return "\nState:\tZ" not in status.read_text()
+        return "\nState:\tZ" not in status.read_text(errors="replace")
     except OSError:
         return False
 
