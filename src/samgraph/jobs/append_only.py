@@ -88,8 +88,10 @@ class AppendOnlyFile:
         self.unsynced, self._synced = 0, time.monotonic()
 
     def close(self) -> None:
-        """Let go of the file."""
-        os.close(self._file)
+        """Let go of the file; doing it twice is harmless."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def _read(self, read: Callable[[bytes], bool]) -> int:
         """Hand over the lines of an earlier run; returns where the last whole line ends."""

@@ -12,6 +12,8 @@ from samgraph.errors import ImageError, PromptError
 from samgraph.jobs.batch.inputs import Input, InputOptions, find_inputs
 from samgraph.jobs.batch.manifests import LONGEST_LINE
 from samgraph.jobs.batch.plan import Plan
+from samgraph.jobs.batch.remote import read_remote
+from samgraph.jobs.batch.tasks import failure_of
 
 has_parquet = pytest.mark.skipif(
     importlib.util.find_spec("pyarrow") is None, reason="pyarrow is missing: pip install pyarrow"
@@ -227,3 +229,22 @@ def test_addresses_are_listed_and_named_by_manifests_when_allowed(tmp_path: Path
     for bad in ("memory://a::memory://b", "reference://x", "ssh://host/x"):
         with pytest.raises(ImageError):
             found(bad)
+
+
+@has_fsspec
+def test_an_address_that_cannot_be_reached_may_be_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    with pytest.raises(ImageError) as missing:
+        read_remote("memory://shop/gone.png")
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise RuntimeError("the endpoint does not answer")
+
+    monkeypatch.setattr(MemoryFileSystem, "_open", unreachable)
+    with pytest.raises(ImageError, match="does not answer") as passing:
+        read_remote("memory://shop/a.png")
+
+    assert [failure_of(error.value).may_pass for error in (missing, passing)] == [False, True]

@@ -27,6 +27,7 @@ class LocalWorkers:
         self._context = get_context("spawn")
         self._processes: dict[int, Any] = {}
         self._pipes: dict[int, Any] = {}
+        self._unstarted: list[Event] = []
 
     def now(self) -> float:
         """Seconds of the machine's clock, which never goes back."""
@@ -43,7 +44,13 @@ class LocalWorkers:
         process = self._context.Process(
             target=serve, args=(theirs, self._settings, worker), daemon=True
         )
-        process.start()
+        try:
+            process.start()
+        except OSError as error:  # the system has no room for another process
+            ours.close()
+            theirs.close()
+            self._unstarted.append(Died(worker, f"not started: {error.strerror}"))
+            return
         theirs.close()
         self._processes[worker], self._pipes[worker] = process, ours
 
@@ -61,9 +68,10 @@ class LocalWorkers:
 
     def events(self, until: float | None) -> list[Event]:
         """Everything that workers have sent, and which of them have died."""
+        found, self._unstarted = self._unstarted, []
         wait = None if until is None else max(0.0, until - self.now())
+        wait = 0.0 if found else wait
         numbers = {id(pipe): worker for worker, pipe in self._pipes.items()}
-        found: list[Event] = []
         for pipe in connection.wait(list(self._pipes.values()), wait):
             found += self._received(numbers[id(pipe)], pipe)
         return found

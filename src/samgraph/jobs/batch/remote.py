@@ -12,6 +12,8 @@ from samgraph.untrusted.text import shown
 
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hdfs", "http", "https", "memory")
 MAX_BYTES = 1 << 30
+# What a file system says of a file that will not be there later either.
+LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError)
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -24,8 +26,8 @@ def read_remote(address: str) -> bytes:
     """The bytes of a file.
 
     Raises:
-        ImageError: It is missing, too large, or of a kind that is not read; `__cause__` is the
-            library's exception.
+        ImageError: It is missing, too large, or of a kind that is not read. Where it may be read
+            later, `__cause__` is a `ConnectionError`.
     """
     label = f"`{shown(address)}`"
     try:
@@ -35,7 +37,8 @@ def read_remote(address: str) -> bytes:
     except ImageError:
         raise
     except Exception as error:  # whatever the library of a file system raises
-        raise ImageError(f"{label} cannot be read", got=shown(str(error))) from error
+        cause = error if isinstance(error, LASTING) else ConnectionError(str(error))
+        raise ImageError(f"{label} cannot be read", got=shown(str(error))) from cause
     if len(data) > MAX_BYTES:
         raise ImageError(f"{label} is too large", expected=f"at most {MAX_BYTES:,} bytes")
     return data

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -41,6 +42,9 @@ def serve(pipe: "Connection[Any, Any]", settings: WorkerSettings, number: int) -
                 send(FINISHED, (group, runner.run(inputs)))
             except StopError as error:
                 send(REFUSED, error_parts(error.cause))
+            except BaseException:  # a bug of ours: a thread that is gone would hang the run
+                traceback.print_exc()
+                _end(1)
 
     for _ in range(settings.threads_beside):
         threading.Thread(target=work, daemon=True).start()
