@@ -56,7 +56,8 @@ class SessionTarget(Target):
     def sessions(self) -> list[tuple[dict[str, Any], Arrays]]:
         shared = {
             "version": VERSION, "config": "small", "model": fingerprint(self.model),
-            "length": FRAMES, "memory_precision": "bf16", "objects_at_once": 4,
+            "approximation": None, "length": FRAMES, "memory_precision": "bf16",
+            "objects_at_once": 4,
             "display": {"mask_threshold": 0.0, "score_threshold": 0.0, "overlaps": True,
                         "fill_holes": 0},
             "policy": policy_record(ReferencePolicy()),

@@ -95,6 +95,11 @@ EXACT_NODE = 1e-6
 # Native attention of small random arrays against the reference in float64: float32 sums of up to a
 # hundred products, and scores up to 100, whose exponential has 100 times their relative error.
 NATIVE_ATTENTION = 2e-4
+# The same with operands rounded to 8 bits and more (scores to 11), relative to the largest value.
+NATIVE_ATTENTION_BF16 = 2e-2
+# Memory attention over pooled frames whose squares of 2 x 2 cells are alike, against the exact one,
+# 2-norm: positions within a square are lost. 0.12 with random weights, whose attention is sharp.
+POOLED_MEMORY = 0.15
 # IoU of masks with weights in 8 bits. On a photograph of a cat and the built-in model, clicks gave
 # 0.975 to 0.999: points at the edge of fur turn over.
 INT8_MASKS = 0.95

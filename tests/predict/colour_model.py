@@ -30,6 +30,7 @@ from samgraph.models.family import (
     Preprocessing,
     TrackedObjects,
 )
+from samgraph.runtime import CompileOptions
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -68,7 +69,7 @@ class ColourModel:
         self.config: Any = ColourConfig()
         self.weights: Mapping[str, Any] = {"colour": np.zeros(1, np.float32)}
         self.session: Any = SimpleNamespace(
-            objects_at_once=4, attention_tokens=None, options=SimpleNamespace(precision="fp32")
+            objects_at_once=4, attention_tokens=None, options=CompileOptions()
         )
         self.report = LoadReport()
         self.graphs: Mapping[str, Any] = {}

@@ -302,6 +302,8 @@ class Family:
         config_from_json: The inverse of a config's `to_json`.
         build: The model of a config and its weights.
         export_plan: What is exported, of a config and its weights; None if it cannot be exported.
+        approximations: Names of the approximations it has. With `pooled-memory` its configs have a
+            field `memory_pool`.
     """
 
     name: str
@@ -316,3 +318,4 @@ class Family:
     config_from_json: Callable[[str], Any]
     build: Callable[..., SegmentationModel]
     export_plan: Callable[[Any, Mapping[str, Array]], ExportPlan] | None = None
+    approximations: frozenset[str] = frozenset(("few-memories", "small-input"))

@@ -12,7 +12,7 @@ from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS
 from samgraph.models.family import SegmentationModel
-from samgraph.models.loading import ConfigLike, Source, save_model, weights_file
+from samgraph.models.loading import ConfigLike, Source, exact_config, save_model, weights_file
 from samgraph.predict.model_source import ModelSource, lasting, load_from
 from samgraph.predict.options import changed, refuses_unknown
 from samgraph.runtime import CompileOptions, find_profile
@@ -58,7 +58,7 @@ class Model:
         if source is None or isinstance(source.source, Mapping):
             device = "auto" if source is None else source.device
             core, options = self.core, self.core.session.options
-            source = ModelSource(core.checkpoint(), core.config, device, None, options, None)
+            source = ModelSource(core.checkpoint(), exact_config(core), device, None, options, None)
         return _reload, (source, fingerprint(self.core))
 
     def __copy__(self) -> Model:
@@ -336,6 +336,7 @@ def load(
     threads: int | None = None,
     profile: ProfileLike | None = None,
     image_size: int | None = None,
+    approximation: str | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
     strict: bool = True,
@@ -345,9 +346,10 @@ def load(
     With no source it is the built-in model, `samgraph-nano`, which needs no network. Released
     weights are downloaded once and checked. The config is recognised from the file; give it only
     for a model that has no name here. `profile` says how graphs are compiled: a `Profile`, its
-    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too. A source may
-    also be a folder, or the index of a checkpoint in several files. `strict=False` ignores tensors
-    that the model does not have, and loads what is there of it: `model.report` lists both.
+    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too. `approximation`
+    names a way to compute less, at a cost in quality (`samgraph.runtime.APPROXIMATIONS`). A source
+    may also be a folder, or the index of a checkpoint in several files. `strict=False` ignores
+    tensors that the model does not have, and loads what is there: `model.report` lists both.
     """
     chosen: Source = NANO.name if source is None else source
     if options is None:
@@ -356,6 +358,7 @@ def load(
             precision=precision,  # type: ignore[arg-type]  # checked there
             threads=threads,
             profile=find_profile(profile, weights_file(chosen)),
+            approximation=approximation,
         )
     wanted = ModelSource(chosen, config, device, image_size, options, mirror, strict)
     return Model(load_from(wanted), lasting(wanted))

@@ -13,7 +13,7 @@ import openvino
 
 from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.devices import Device
-from samgraph.engines.native import NATIVE_OPS, NATIVE_PASSES, Kernels, find_kernels
+from samgraph.engines.native import NATIVE_OPS, NATIVE_PASSES, Kernels, find_kernels, is_rounded
 from samgraph.engines.native.library import NAME, VERSION
 from samgraph.engines.openvino.bf16 import bf16_verdict
 from samgraph.engines.openvino.interface import Stripped, strip_transposes
@@ -89,7 +89,9 @@ class OpenVinoEngine:
         return "fp32"
 
     def precision_of(self, node: Node, precision: Precision) -> Precision:
-        """Products whose operands a pass has cast are in bf16, all else in float32."""
+        """Products whose operands a pass or a kernel rounds are in bf16, all else in float32."""
+        if is_rounded(node, precision):
+            return "bf16"
         return "bf16" if node.op in PRODUCTS and node.result.type.dtype == "bf16" else "fp32"
 
     @property
@@ -132,7 +134,7 @@ class OpenVinoEngine:
         for segment, part in zip(segments, plan.stages, strict=True):
             if segment.kind == "native":
                 used = [np.ascontiguousarray(weights[v.name]) for v in segment.graph.params]
-                stages.append(NativeStage(part, used, _kernels(), options.threads))
+                stages.append(NativeStage(part, used, _kernels(), options))
                 continue
             try:
                 model = build(segment.graph, weights)
@@ -156,7 +158,7 @@ class OpenVinoEngine:
         stages: list[Stage] = []
         for stage, blob in zip(plan.stages, blobs, strict=True):
             if stage.kind == "native":
-                stages.append(NativeStage.restore(stage, blob, _kernels(), options.threads))
+                stages.append(NativeStage.restore(stage, blob, _kernels(), options))
                 continue
             try:
                 tensor = openvino.Tensor(np.frombuffer(blob, np.uint8), shared_memory=True)

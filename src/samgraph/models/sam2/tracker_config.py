@@ -14,6 +14,7 @@ from samgraph.models.sam2.config_rules import Range, field_problems, map_problem
 from samgraph.untrusted.text import shown, strict_json
 
 LONGEST_JSON = 1 << 14
+_NOT_GIVEN = frozenset(("memory_pool",))  # set by an approximation alone, never by a file
 Config = TypeVar("Config", bound="TrackerConfig")
 
 
@@ -41,6 +42,7 @@ class TrackerConfig:
     fuser_layers: int = 2
     rope_theta: float = 10000.0
     max_pointers: int = 16
+    memory_pool: int = 1  # 2: frames but the last are averaged over 2 x 2 cells, an approximation
 
     # where memory attention adds positions, and whether the angles of RoPE repeat for every frame
     pos_enc_at_attn: bool = False
@@ -108,7 +110,7 @@ class TrackerConfig:
 
     def to_json(self) -> str:
         """Text that `config_from_json` reads back."""
-        return json.dumps(asdict(self))
+        return json.dumps({k: v for k, v in asdict(self).items() if k not in _NOT_GIVEN})
 
 
 # The switches as they are in SAM 2, and in models that were made from it.
@@ -147,7 +149,7 @@ def find_config_of(
         raise OptionError(f"there is no config `{shown(wanted)}`", expected=", ".join(near))
     if not isinstance(wanted, Mapping):
         raise OptionError("a config is a name or a mapping", got=f"a {type(wanted).__name__}")
-    known = {field.name for field in fields(kind)}
+    known = {field.name for field in fields(kind)} - _NOT_GIVEN
     unknown = sorted(str(key)[:80] for key in wanted if key not in known)
     if unknown:
         near = get_close_matches(unknown[0], known, n=3) or sorted(known)

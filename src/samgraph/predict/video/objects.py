@@ -7,12 +7,7 @@ from samgraph.engines import Buffer
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.archive import Archive
 from samgraph.predict.video.bank import Memory, MemoryBank, Recalled
-from samgraph.predict.video.policies.history import (
-    RECENT,
-    BoundPolicy,
-    History,
-    ObservingPolicy,
-)
+from samgraph.predict.video.policies.history import RECENT, History
 from samgraph.predict.video.policy import MemoryPolicy, Position
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.result import ObjectResult
@@ -53,16 +48,19 @@ class TrackedObject:
     """The state of one object. Objects know nothing of each other.
 
     With `turns_back`, what a run in the other direction would read around the start is kept.
+    `history` is what an observing policy knows of the object.
     """
 
     def __init__(
-        self, name: ObjectId, policy: MemoryPolicy, length: int | None, turns_back: bool = True
+        self,
+        name: ObjectId,
+        policy: MemoryPolicy,
+        length: int | None,
+        turns_back: bool = True,
+        history: History | None = None,
     ) -> None:
-        self.name, self._length = name, length
-        self.history = History()  # what an observing policy noted
-        self.policy = policy
-        if isinstance(policy, ObservingPolicy):
-            self.policy = BoundPolicy(policy, self.history)
+        self.name, self.policy, self._length = name, policy, length
+        self.history = History() if history is None else history
         self._turns_back = turns_back
         self.bank = MemoryBank()
         self.archive = Archive(self.policy, length)

@@ -16,10 +16,17 @@ from samgraph.errors import DeviceMemoryError, PromptError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.bank import Memory, MemoryPool, Recalled
+from samgraph.predict.video.few_memories import approximated
 from samgraph.predict.video.objects import TrackedObject
 from samgraph.predict.video.observing import step_observed
 from samgraph.predict.video.options import TrackOptions
-from samgraph.predict.video.policies.history import Candidates, Observation, ObservingPolicy
+from samgraph.predict.video.policies.history import (
+    BoundPolicy,
+    Candidates,
+    History,
+    Observation,
+    ObservingPolicy,
+)
 from samgraph.predict.video.policy import Position
 from samgraph.predict.video.prompts import ObjectId, clicks_of, resize_mask
 from samgraph.predict.video.result import ObjectResult
@@ -95,7 +102,11 @@ class TrackingSession(ABC):
             is_free = isinstance(name, int) and name not in taken
             free = (number for number in count(1) if number not in taken)
             self.numbers[name] = cast("int", name) if is_free else next(free)
-        return TrackedObject(name, self.policy, self.length, self._turns_back)
+        policy, history = self.policy, History()
+        if self._observer is not None:
+            policy = BoundPolicy(self._observer, history)
+        reads = approximated(policy, self.model)
+        return TrackedObject(name, reads, self.length, self._turns_back, history)
 
     def settle(self) -> None:
         """Put what was prompted since the last frame into memory."""

@@ -21,6 +21,7 @@ from samgraph.predict.video.automatic import THUMBNAIL as THUMBNAIL_SIDE
 from samgraph.predict.video.automatic import automatic_schema
 from samgraph.predict.video.policies.history import COLUMNS
 from samgraph.predict.video.policies.table import policy_schema
+from samgraph.runtime import APPROXIMATIONS
 from samgraph.untrusted.schema import (
     Schema,
     SchemaError,
@@ -69,6 +70,7 @@ _SHARED: dict[str, Schema] = {
     "kind": one_of("video", "stream"),
     "config": text(64),
     "model": text(64),
+    "approximation": optional(one_of(*APPROXIMATIONS)),
     "position": whole(-1, MOST_FRAMES),
     "length": optional(whole(1, MOST_FRAMES)),
     "memory_precision": one_of("bf16", "fp32"),
@@ -114,6 +116,7 @@ class SessionRecord:
     kind: str
     config: str
     model: str
+    approximation: str | None
     position: int
     length: int | None
     memory_precision: str

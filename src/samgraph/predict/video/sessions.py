@@ -121,6 +121,14 @@ def _read(core: SegmentationModel, name: str) -> tuple[SessionRecord, Tensors]:
     """The record of a session that this model made, and its tensors, all of it checked."""
     found = checkpoint.read(name)
     record = read_record(found.metadata.get(KEY), name)
+    approximation = core.session.options.approximation
+    if record.approximation != approximation:
+        raise CheckpointError(
+            f"`{name}` was made with another approximation",
+            got=record.approximation or "exact",
+            expected=approximation or "exact",
+            hint="load the model with the same `approximation`",
+        )
     if record.model != fingerprint(core):
         raise CheckpointError(
             f"`{name}` was made with another model",
@@ -169,6 +177,7 @@ def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
         "kind": kind,
         "config": session.model.config.name,
         "model": fingerprint(session.model),
+        "approximation": session.model.session.options.approximation,
         "position": session.position,
         "length": session.length,
         "memory_precision": session.options.memory_precision,
