@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from samgraph.checkpoint.match import LoadReport
+from samgraph.checkpoint import LoadReport
 from samgraph.engines.buffers import HOST_BUFFERS, Buffers
 from samgraph.errors import DeviceMemoryError
 from samgraph.media.mask.components import connected_components
@@ -30,7 +30,6 @@ from samgraph.models.family import (
     Preprocessing,
     TrackedObjects,
 )
-from samgraph.runtime import CompileOptions
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -69,7 +68,11 @@ class ColourModel:
         self.config: Any = ColourConfig()
         self.weights: Mapping[str, Any] = {"colour": np.zeros(1, np.float32)}
         self.session: Any = SimpleNamespace(
-            objects_at_once=4, attention_tokens=None, options=CompileOptions()
+            objects_at_once=4,
+            attention_tokens=None,
+            options=SimpleNamespace(
+                precision="fp32", approximation=None, chosen_approximation=None
+            ),
         )
         self.report = LoadReport()
         self.graphs: Mapping[str, Any] = {}

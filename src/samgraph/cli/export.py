@@ -1,5 +1,7 @@
 """`samgraph export`: the graphs of a model as files that other runtimes run."""
 
+from pathlib import Path
+
 import click
 
 from samgraph.checkpoint.builtin import NANO
@@ -13,10 +15,11 @@ from samgraph.untrusted.text import shown
 @click.option("--to", default="onnx", show_default=True, metavar="FORMAT", help="What to write.")
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "fp16"]),
+    type=click.Choice(["fp32", "fp16", "fp16-weights"]),
     default="fp32",
     show_default=True,
-    help="Of weights and computation; inputs and outputs stay float32.",
+    help="fp16: weights, and what masks do not suffer from; fp16-weights: files of half the size, "
+    "computed in float32. Inputs and outputs stay float32.",
 )
 @click.option("--opset", type=int, help="ONNX operators: 21 if not said, or 23.")
 @click.option(
@@ -33,6 +36,12 @@ from samgraph.untrusted.text import shown
     help="In each file, or in one file that all graphs share.",
 )
 @click.option("--graph", "only", multiple=True, metavar="NAME", help="Only this graph; repeatable.")
+@click.option(
+    "--runtime",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="For web: the folder of onnxruntime-web; fetched with npm if not said.",
+)
 @click.option("--image-size", type=int, help="Input size, if not the model's own.")
 def command(
     paths: tuple[str, ...],
@@ -42,12 +51,14 @@ def command(
     fix: str | None,
     weights: str,
     only: tuple[str, ...],
+    runtime: Path | None,
     image_size: int | None,
 ) -> None:
     """Write the graphs of MODEL (the built-in one if not said) and manifest.json to folder DIR.
 
     Examples:
       samgraph export --to onnx nano/
+      samgraph export --to web site/
       samgraph export sam2.1-tiny --to onnx tiny/ --fix N=1 --weights beside
     """
     from samgraph.exporters import find_exporter
@@ -59,10 +70,12 @@ def command(
     source, folder = (NANO.name, *paths)[-2:]
     find_exporter(to)  # before a model is loaded, or downloaded
     options = ExportOptions(
-        precision=precision,  # type: ignore[arg-type]  # click has checked it
+        precision="fp16" if precision == "fp16" else "fp32",
+        half_weights=precision != "fp32",
         opset=opset,
         fixed=read_lengths(fix or ""),
         weights=weights,  # type: ignore[arg-type]  # click has checked it
+        runtime=runtime,
     )
     model = load_model(source, device="cpu", image_size=image_size)
     for path in export_model(model, to, folder, options, only=only):

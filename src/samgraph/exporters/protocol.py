@@ -22,6 +22,8 @@ WeightsLocation: TypeAlias = Literal["inside", "beside"]
 
 _FOLDERS: dict[str, Listing] = {
     "onnx": Listing("samgraph.exporters.onnx", extra="onnx"),
+    "openvino": Listing("samgraph.exporters.openvino"),
+    "web": Listing("samgraph.exporters.web.exporter", extra="onnx"),
 }
 
 
@@ -30,18 +32,22 @@ class ExportOptions:
     """Options of an export.
 
     Args:
-        precision: Of weights and computation; inputs and outputs keep their dtypes.
+        precision: Of the computation; inputs and outputs keep their dtypes.
         opset: The version of the operators, where the format has one; None for its default.
         fixed: Symbols with a fixed length, such as ``{"N": 1}``; the others stay symbolic.
         weights: Inside the files of the graphs, or beside them in a file that they share.
+        half_weights: Weights are stored in fp16, and cast where the computation is in float32.
         exact: Graphs that stay in float32 whatever the precision.
+        runtime: The folder of the runtime that goes with the files, where one does.
     """
 
     precision: Precision = "fp32"
     opset: int | None = None
     fixed: Mapping[str, int] = field(default_factory=dict)
     weights: WeightsLocation = "inside"
+    half_weights: bool = False
     exact: frozenset[str] = frozenset()
+    runtime: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,11 @@ class Exporter(Protocol):
     @property
     def name(self) -> str:
         """What users call it."""
+        ...
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The graphs it writes if none are named; empty for all."""
         ...
 
     @property

@@ -306,21 +306,20 @@ def _track(
     progress: Progress,
 ) -> None:
     """Every frame: its files, then its line; every 20 seconds the state to resume from."""
-    saved, is_written = time.monotonic(), True
+    saved, last = time.monotonic(), None
     try:
         with progress:
             for result in tracking.results(images=output.needs_pixels):
-                is_written = False
+                last = result.index
                 if result.index not in folder.journal.frames:
                     output.write_frame(result)
                     folder.journal.append(frame_record(result, video.damage))
                     progress.advance()
-                is_written = True
                 if time.monotonic() - saved >= SESSION_SECONDS:
                     _save_session(tracking, folder, progress)
                     saved = time.monotonic()
     except KeyboardInterrupt:
-        if is_written:  # else the state is beyond the last frame that is done
+        if last is None or last in folder.journal.frames:  # else the state is beyond what is done
             _save_session(tracking, folder, progress)
         raise
     folder.journal.sync()

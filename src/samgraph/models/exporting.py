@@ -36,7 +36,7 @@ def export_model(
     """
     options, target = options or ExportOptions(), Path(folder)
     exporter = find_exporter(to)
-    plan = export_plan(model, options, only)
+    plan = export_plan(model, options, only or exporter.graphs)
     _make_folder(target)
     (target / MANIFEST).unlink(missing_ok=True)  # a folder with a manifest is whole
     written = exporter.export(plan.graphs, model.weights, target, plan.options(options))
@@ -84,22 +84,24 @@ def manifest(
     written: Written,
 ) -> dict[str, Any]:
     """The contents of `manifest.json`; see docs/onnx.md."""
-    folder = next(iter(written.graphs.values())).parent
+    folder = Path(os.path.commonpath([path.parent for path in written.files]))
+    weights_only = options.half_weights and options.precision == "fp32"
+    precision = "fp16-weights" if weights_only else options.precision
     return {
         "format": f"samgraph-{to}",
         "version": FORMAT_VERSION,
         "samgraph": __version__,
         "model": model.config.name,
         "family": model.family,
-        "precision": options.precision,
+        "precision": precision,
         **written.details,
         "symbols": {n: text for n, text in plan.symbols.items() if n not in options.fixed},
         "fixed": dict(options.fixed),
         "graphs": {
-            name: _graph(name, graph, plan, written.graphs[name])
+            name: _graph(name, graph, plan, written.graphs[name].relative_to(folder))
             for name, graph in plan.graphs.items()
         },
-        "files": {str(path.relative_to(folder)): _file(path) for path in written.files},
+        "files": {path.relative_to(folder).as_posix(): _file(path) for path in written.files},
         "preprocessing": _preprocessing(model),
         "constants": dict(plan.constants),
         "steps": dict(plan.steps),
@@ -108,7 +110,7 @@ def manifest(
 
 def _graph(name: str, graph: Graph, plan: ExportPlan, path: Path) -> dict[str, Any]:
     return {
-        "file": path.name,
+        "file": path.as_posix(),
         "about": plan.about.get(name, ""),
         "inputs": [_value(value.name, value, plan.values) for value in graph.inputs],
         "outputs": [_value(key, value, plan.values) for key, value in graph.outputs],

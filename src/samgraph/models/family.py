@@ -9,7 +9,7 @@ tokens per frame, F remembered frames, Q object pointers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Protocol, Self, runtime_checkable
@@ -294,6 +294,7 @@ class Family:
         configs: Configs that a checkpoint can be recognised as, by name.
         named: Configs that must be given by name: their checkpoints look like another's.
         trace: The graphs of a config, by name; together they read every tensor of a checkpoint.
+            A second argument chooses some of them.
         weight_shapes: The name and shape of every tensor of a checkpoint for a config.
         unread: Tensors of checkpoints that no graph reads, with their shapes.
         signature: A key that distinguishes its configs.
@@ -304,12 +305,14 @@ class Family:
         export_plan: What is exported, of a config and its weights; None if it cannot be exported.
         approximations: Names of the approximations it has. With `pooled-memory` its configs have a
             field `memory_pool`.
+        variants: By the name of a config, the named configs whose checkpoints have the same
+            tensors: told apart by the name or hash of the file alone.
     """
 
     name: str
     configs: Mapping[str, Any]
     named: Mapping[str, Any]
-    trace: Callable[[Any], dict[str, Graph]]
+    trace: Callable[..., dict[str, Graph]]
     weight_shapes: Callable[[Any], dict[str, tuple[int, ...]]]
     unread: Callable[[Any], Mapping[str, tuple[int, ...]]]
     signature: Callable[[Any], tuple[object, ...]]
@@ -319,3 +322,4 @@ class Family:
     build: Callable[..., SegmentationModel]
     export_plan: Callable[[Any, Mapping[str, Array]], ExportPlan] | None = None
     approximations: frozenset[str] = frozenset(("few-memories", "small-input"))
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint, LoadReport
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
 from samgraph.checkpoint.match import LIKELY
+from samgraph.checkpoint.sister_files import find_sister, not_downloaded, published_name
 from samgraph.checkpoint.source_file import short_name
 from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, GraphError, OptionError, SamgraphWarning, ShapeError
@@ -160,8 +161,13 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
         return checkpoint.with_meta_names(checkpoint.read(text))
     from samgraph.checkpoint import download
 
-    release = checkpoint.find_release(text)
-    path = download.fetch(release, mirror=mirror)
+    sister = find_sister(text)
+    if sister is not None:
+        path = download.cache_folder() / sister.file
+        if not path.is_file():
+            raise not_downloaded(sister)
+    else:
+        path = download.fetch(checkpoint.find_release(text), mirror=mirror)
     return checkpoint.with_meta_names(checkpoint.read(path))
 
 
@@ -193,7 +199,7 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
         signature = family.found_signature(shapes)
         for config in family.configs.values():
             if signature is not None and family.signature(config) == signature:
-                return family, config
+                return family, _variant(found, family, config)
     every = _every_shape()
     likely = checkpoint.best_match(shapes, every)
     if likely and likely[1] >= LIKELY and not strict:
@@ -205,10 +211,29 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
     )
 
 
+def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
+    """The config, or a variant with the same tensors, by the name or hash of the file.
+
+    If neither tells, it is the config itself, with a warning that names the variants.
+    """
+    others = family.variants.get(config.name, ())
+    if not others:
+        return config
+    name = published_name(found.source) if os.path.isfile(found.source) else None
+    if name == config.name:
+        return config
+    if name in others:
+        return family.named[name]
+    listed = ", ".join(f"`{other}`" for other in others)
+    text = f"`{short_name(found.source)}` is loaded as `{config.name}`, but may be {listed}"
+    warnings.warn(f"{text}: pass `config=`", SamgraphWarning, stacklevel=5)
+    return config
+
+
 def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of every config that can be recognised, by its name."""
     return {
-        name: family.weight_shapes(config)
+        name: family.weight_shapes(config.smallest())
         for family in families()
         for name, config in family.configs.items()
     }

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,29 @@ def kill_when(child: subprocess.Popen[bytes], out: Path, count: int) -> None:
     while time.monotonic() < end and child.poll() is None and recorded(out) < count:
         time.sleep(0.005)
     assert child.poll() is None, child.communicate()[1].decode()
+    workers = children_of(child.pid)
     child.send_signal(signal.SIGKILL)
     child.communicate()
+    while any(map(is_alive, workers)):
+        assert time.monotonic() < end, "workers outlive the process that started them"
+        time.sleep(0.01)
+
+
+def children_of(pid: int) -> list[Path]:
+    """The processes that a process has started; none where the system does not say."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            if f"\nPPid:\t{pid}\n" in status.read_text():
+                found.append(status)
+    return found
+
+
+def is_alive(status: Path) -> bool:
+    try:
+        return "\nState:\tZ" not in status.read_text()
+    except OSError:
+        return False
 
 
 def test_a_file_that_kills_its_worker_is_recorded_and_the_rest_is_done(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from onnx import helper
 
 from samgraph.engines.onnx.emitter import ELEMENT_TYPES, Emitter
 from samgraph.engines.onnx.lowering import LOWER
+from samgraph.engines.onnx.rotary import axial_rope
 from samgraph.graph.dims import Shape
 from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array, TensorType, numpy_dtype
@@ -19,12 +20,18 @@ OPSETS = tuple(IR_VERSIONS)
 
 
 def build(
-    graph: Graph, weights: Mapping[str, Array], *, opset: int = OPSET, allows_empty: bool = True
+    graph: Graph,
+    weights: Mapping[str, Array],
+    *,
+    opset: int = OPSET,
+    allows_empty: bool = True,
+    half_weights: bool = False,
 ) -> Any:
     """The `onnx.ModelProto` of a graph that has only ops with a rule, weights inside.
 
     With `allows_empty=False` axes of symbolic length are at least one long. Outputs have the order
-    of the graph's; one that is named like an input or a weight is called `NAME:output`.
+    of the graph's; one that is named like an input or a weight is called `NAME:output`. With
+    `half_weights`, large arrays of float32 are stored in f16 and cast when the model is loaded.
     """
     emitter = Emitter(graph, weights, opset, allows_empty=allows_empty)
     made = {value.name: value.name for value in (*graph.inputs, *graph.params)}
@@ -35,13 +42,16 @@ def build(
             made[node.result.name] = emitter.constant(empty)
             continue
         inputs = [made[value.name] for value in node.inputs]
-        made[node.result.name] = LOWER[node.op](emitter, node, inputs)
+        rule = axial_rope if node.op == "axial_rope" else LOWER[node.op]
+        made[node.result.name] = rule(emitter, node, inputs)
     taken = {value.name for value in (*graph.inputs, *graph.params)}
     outputs = [
         (f"{name}:output" if name in taken else name, made[value.name], value.type)
         for name, value in graph.outputs
     ]
     emitter.finish(outputs)
+    if half_weights:
+        emitter.store_halves()
     return helper.make_model(
         helper.make_graph(
             emitter.nodes,

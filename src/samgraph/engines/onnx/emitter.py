@@ -3,7 +3,7 @@
 Values are names. Names of new values have a colon, which no name of a graph has.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -25,6 +25,8 @@ ELEMENT_TYPES: dict[DType, int] = {
     "u8": onnx.TensorProto.UINT8, "bool": onnx.TensorProto.BOOL,
 }  # fmt: skip
 
+_LEAST_HALVED = 1024  # bytes
+
 
 class Emitter:
     """Appends nodes to an ONNX graph.
@@ -42,6 +44,7 @@ class Emitter:
         self._plan = plan_symbols(graph.inputs)
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Name] = {}
         self._dims: dict[Dim | Floor, Name] = {}
+        self.shared: dict[Hashable, list[Name]] = {}  # what rules compute once for several nodes
         self._count = 0
 
     def op(self, kind: str, *inputs: Name, **attributes: Any) -> Name:
@@ -138,6 +141,21 @@ class Emitter:
                     field[i] = renamed.get(value, value)
         used = {value for node in self.nodes for value in node.input}
         self.arrays = {name: array for name, array in self.arrays.items() if name in used}
+
+    def store_halves(self) -> None:
+        """Store large arrays of float32 in f16, if it can hold them, and cast them first."""
+        casts = []
+        for name, array in list(self.arrays.items()):
+            if array.dtype != np.float32 or array.nbytes < _LEAST_HALVED:
+                continue
+            with np.errstate(over="ignore"):
+                half = array.astype(np.float16)
+            if np.array_equal(np.isfinite(half), np.isfinite(array)):
+                del self.arrays[name]
+                self.arrays[f"{name}:half"] = half
+                to = ELEMENT_TYPES["f32"]
+                casts.append(helper.make_node("Cast", [f"{name}:half"], [name], f"{name}:", to=to))
+        self.nodes[:0] = casts
 
     def _name(self, kind: str) -> Name:
         self._count += 1

@@ -33,6 +33,7 @@ def resize(emitter: Emitter, node: Node, inputs: Sequence[Name]) -> Name:
         mode=_MODES[how],
         axes=[2, 3],
         antialias=int(antialias),
+        exclude_outside=int(antialias),  # pixels beyond the edge count as nothing
         coordinate_transformation_mode="half_pixel",
         cubic_coeff_a=-0.5 if antialias else -0.75,
     )

@@ -5,20 +5,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from samgraph.engines.onnx import PIPELINE, build
+from samgraph.engines.onnx import PIPELINE, build, rotary
 from samgraph.engines.onnx.build import OPSET, OPSETS
 from samgraph.errors import OptionError, OutputError
 from samgraph.exporters.onnx.external import ExternalWeights
+from samgraph.exporters.onnx.passes.floats_in_f16 import floats_in_f16
 from samgraph.exporters.protocol import ExportOptions, Written, write_file
 from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array
 from samgraph.graph.verifier import verify
 from samgraph.passes import fold_params, optimise, passes_for
+from samgraph.passes.decompose_axial_rope import decompose_axial_rope
 from samgraph.passes.pipeline import Precision, Step
 from samgraph.passes.specialise import specialise
 
 WEIGHTS = "weights.bin"
-PRECISIONS: tuple[Precision, ...] = ("fp32",)
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+_IN_F16 = Step(floats_in_f16, precisions=("fp16",))
 _LARGEST = (1 << 31) - (1 << 20)  # bytes of a protobuf message, less what else is in it
 
 
@@ -27,7 +30,8 @@ class OnnxExporter:
     """Writes ONNX models. Axes of symbolic length are named, and at least one long."""
 
     name: str = "onnx"
-    passes: tuple[Step, ...] = PIPELINE
+    graphs: tuple[str, ...] = ()
+    passes: tuple[Step, ...] = (*PIPELINE, _IN_F16)
 
     def export(
         self,
@@ -55,10 +59,18 @@ class OnnxExporter:
         """The `onnx.ModelProto` of one graph."""
         precision = "fp32" if name in options.exact else options.precision
         fixed = specialise(graph, options.fixed)
-        folded = fold_params(optimise(fixed, passes_for(self.passes, precision)))
+        has_rotary = (options.opset or OPSET) >= rotary.OPSET
+        steps = [s for s in self.passes if not (has_rotary and s.run is decompose_axial_rope)]
+        folded = fold_params(optimise(fixed, passes_for(steps, precision)))
         verify(folded.graph)
         bound = folded.bind({value.name: weights[value.name] for value in graph.params})
-        return build(folded.graph, bound, opset=options.opset or OPSET, allows_empty=False)
+        return build(
+            folded.graph,
+            bound,
+            opset=options.opset or OPSET,
+            allows_empty=False,
+            half_weights=options.half_weights,
+        )
 
 
 def _check(options: ExportOptions, opset: int) -> None:

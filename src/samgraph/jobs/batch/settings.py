@@ -35,7 +35,7 @@ class WorkerSettings:
     make: Callable[[int], Any] | None = None
 
     def runner(self, number: int) -> Any:
-        """Load the model of the worker with this number.
+        """Load the model of the worker with this number, and compile it.
 
         Raises:
             SamgraphError: It cannot be loaded.
@@ -46,7 +46,9 @@ class WorkerSettings:
 
         device = self.device[number % len(self.device)]
         model = load(self.model, device=device, image_size=self.image_size, options=self.compile)
-        return TaskRunner(model, self.task)
+        runner = TaskRunner(model, self.task)
+        runner.warm_up()
+        return runner
 
 
 def cores() -> int:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
+
 from samgraph.errors import (
     CapacityError,
     ImageError,
@@ -124,6 +126,15 @@ class TaskRunner:
             "weights": fingerprint(core),
             "precision": core.session.options.precision,
         }
+
+    def warm_up(self) -> None:
+        """Compile what images need, on a blank one; costs about as much as an image."""
+        if self._options.task == "track":
+            return
+        blank = Picture("blank", (64, 64), np.zeros((64, 64, 3), np.uint8))
+        (image,) = self._encoded([blank])
+        if self._options.task != "embed":
+            image.predict(box=(8, 8, 56, 56), multimask=False)
 
     def run(self, inputs: Sequence[Input]) -> list[Outcome]:
         """An outcome for each input of a group.

@@ -35,6 +35,7 @@ from samgraph.models.sam2.layers import conv2d, to_image, to_tokens
 from samgraph.models.sam2.memory_attention import Attend
 from samgraph.models.sam2.memory_design import SAM2_MEMORY, MemoryDesign, Recalled
 from samgraph.models.sam2.neck import neck
+from samgraph.models.sam2.positions import token_positions
 from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
 from samgraph.passes.fix_inputs import fix_inputs
@@ -308,6 +309,23 @@ def attend_bank(
     return builder.finish(embedding=attended)
 
 
+def prepare_frame(config: TrackerConfig, design: MemoryDesign = SAM2_MEMORY) -> Graph:
+    """The part of `attend_bank` that depends on the frame alone: run once for all its objects."""
+    return _bank_prepared(config, "bf16", design)[0]
+
+
+def attend_prepared(
+    config: TrackerConfig, stored: str = "bf16", design: MemoryDesign = SAM2_MEMORY
+) -> Graph:
+    """The rest of `attend_bank`: outputs of `prepare_frame`, and the memory of each object."""
+    return _bank_prepared(config, stored, design)[1]
+
+
+def _bank_prepared(config: TrackerConfig, stored: str, design: MemoryDesign) -> tuple[Graph, Graph]:
+    names = "prepare_frame", "attend_prepared"
+    return hoist_shared(attend_bank(config, stored, design), ("embedding",), names=names)
+
+
 def _frames(config: TrackerConfig) -> Dim:
     """The number of remembered frames: a symbol, or 1 without `rope_k_repeat`."""
     return symbol("F") if config.rope_k_repeat else 1
@@ -334,7 +352,7 @@ def _attended(
     memory = ops.concat([frames, tokens], axis=1)
     pointer_position = memory_bank.pointer_positions(at, config, times)
     position = ops.concat([frame_position, pointer_position], axis=1)
-    grid_position = builder.constant(memory_bank.token_positions(config.channels, E)[None])
+    grid_position = builder.constant(token_positions(config.channels, E)[None])
     x = memory_attention.memory_attention(
         at / "memory_attention",
         config,
@@ -377,6 +395,10 @@ def graph_set(
         "decode_alternatives": decode_alternatives,
         "attend_bank": lambda config: attend_bank(config, design=design),
         "attend_bank_fp32": lambda config: attend_bank(config, "f32", design),
+        # the same in two parts, for engines on the host
+        "prepare_frame": lambda config: prepare_frame(config, design),
+        "attend_prepared": lambda config: attend_prepared(config, design=design),
+        "attend_prepared_fp32": lambda config: attend_prepared(config, "f32", design),
     }
     return GraphSet(traces, tracking, (OF_ONE, cut_decode_points), unread)
 

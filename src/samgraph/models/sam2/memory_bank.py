@@ -14,7 +14,7 @@ from samgraph.errors import InputError
 from samgraph.graph import Array, Dim, Scope, Tensor
 from samgraph.graph.dims import floor_divide
 from samgraph.models.sam2.layers import linear
-from samgraph.models.sam2.positions import sine_grid, sine_time
+from samgraph.models.sam2.positions import sine_time
 from samgraph.models.sam2.tracker_config import TrackerConfig
 
 
@@ -34,21 +34,16 @@ def frame_positions(
 ) -> Tensor:
     """Position and time of every remembered token: slots [N, F] -> [N, F*T, 64].
 
-    `position` [T, 64] is that of the tokens of a frame, by default the sines of the grid.
+    `position` [T, 64] is that of the tokens of a frame, by default the config's.
     """
     N, F = slots.shape
     C = config.memory_channels
     if position is None:
-        position = token_positions(C, config.grid)
+        position = config.memory_positions()
     times = at.weight("maskmem_tpos_enc", config.memory_frames, 1, 1, C)
     table = times.reshape(config.memory_frames, C)
     tagged = ops.gather(table, slots, 0).reshape(N, F, 1, C) + position[None, None]
     return tagged.reshape(N, F * len(position), C)
-
-
-def token_positions(channels: int, side: int) -> Array:
-    """The sine encoding of a grid, row by row: [side*side, channels]."""
-    return sine_grid(channels, side, side).reshape(channels, side * side).T
 
 
 def pooled_tokens(config: TrackerConfig, tokens: Dim) -> Dim:

@@ -10,7 +10,9 @@ from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
 from samgraph.errors import OptionError
+from samgraph.graph import Array
 from samgraph.models.sam2.config_rules import Range, field_problems, map_problems
+from samgraph.models.sam2.positions import token_positions
 from samgraph.untrusted.text import shown, strict_json
 
 LONGEST_JSON = 1 << 14
@@ -89,6 +91,10 @@ class TrackerConfig:
     def memory_tokens(self) -> int:
         """Tokens of the mask memory of one frame."""
         return self.grid**2
+
+    def memory_positions(self) -> Array:
+        """The sine encoding of the positions of a frame's memory tokens: [T, channels]."""
+        return token_positions(self.memory_channels, self.grid)
 
     @property
     def feature_maps(self) -> dict[str, tuple[int, int, int]]:

@@ -34,9 +34,7 @@ class FewMemories:
         return self.policy.keeps_prompted(frame, position, prompted)
 
 
-def approximated(policy: MemoryPolicy, model: SegmentationModel) -> MemoryPolicy:
-    """The policy as the model's approximation, if it has one, lets it read."""
+def most_tracked(model: SegmentationModel) -> int | None:
+    """The most tracked frames that the model's approximation reads; None: as the policy says."""
     chosen = model.session.options.chosen_approximation
-    if chosen is None or chosen.tracked_frames is None:
-        return policy
-    return FewMemories(policy, chosen.tracked_frames)
+    return None if chosen is None else chosen.tracked_frames

@@ -7,7 +7,13 @@ from samgraph.engines import Buffer
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.archive import Archive
 from samgraph.predict.video.bank import Memory, MemoryBank, Recalled
-from samgraph.predict.video.policies.history import RECENT, History
+from samgraph.predict.video.few_memories import FewMemories
+from samgraph.predict.video.policies.history import (
+    RECENT,
+    BoundPolicy,
+    History,
+    ObservingPolicy,
+)
 from samgraph.predict.video.policy import MemoryPolicy, Position
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.result import ObjectResult
@@ -48,7 +54,7 @@ class TrackedObject:
     """The state of one object. Objects know nothing of each other.
 
     With `turns_back`, what a run in the other direction would read around the start is kept.
-    `history` is what an observing policy knows of the object.
+    `most_tracked` limits the mask memories of tracked frames that are read (an approximation).
     """
 
     def __init__(
@@ -57,10 +63,16 @@ class TrackedObject:
         policy: MemoryPolicy,
         length: int | None,
         turns_back: bool = True,
-        history: History | None = None,
+        *,
+        most_tracked: int | None = None,
     ) -> None:
-        self.name, self.policy, self._length = name, policy, length
-        self.history = History() if history is None else history
+        self.name, self._length = name, length
+        self.history = History()  # what an observing policy noted
+        self.policy = policy
+        if isinstance(policy, ObservingPolicy):
+            self.policy = BoundPolicy(policy, self.history)
+        if most_tracked is not None:
+            self.policy = FewMemories(self.policy, most_tracked)
         self._turns_back = turns_back
         self.bank = MemoryBank()
         self.archive = Archive(self.policy, length)

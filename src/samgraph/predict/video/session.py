@@ -16,17 +16,11 @@ from samgraph.errors import DeviceMemoryError, PromptError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.bank import Memory, MemoryPool, Recalled
-from samgraph.predict.video.few_memories import approximated
+from samgraph.predict.video.few_memories import most_tracked
 from samgraph.predict.video.objects import TrackedObject
 from samgraph.predict.video.observing import step_observed
 from samgraph.predict.video.options import TrackOptions
-from samgraph.predict.video.policies.history import (
-    BoundPolicy,
-    Candidates,
-    History,
-    Observation,
-    ObservingPolicy,
-)
+from samgraph.predict.video.policies.history import Candidates, Observation, ObservingPolicy
 from samgraph.predict.video.policy import Position
 from samgraph.predict.video.prompts import ObjectId, clicks_of, resize_mask
 from samgraph.predict.video.result import ObjectResult
@@ -67,6 +61,7 @@ class TrackingSession(ABC):
     ) -> None:
         self.model, self.options, self.length = model, options, length
         self.policy, self.display = options.policy_for(model), options.display
+        self._most_tracked = most_tracked(model)
         self._observer = self.policy if isinstance(self.policy, ObservingPolicy) else None
         self.at_once = options.objects_at_once or model.session.objects_at_once
         self.pool = MemoryPool(model.buffers, model.memory_layout, options.memory_precision)
@@ -102,11 +97,9 @@ class TrackingSession(ABC):
             is_free = isinstance(name, int) and name not in taken
             free = (number for number in count(1) if number not in taken)
             self.numbers[name] = cast("int", name) if is_free else next(free)
-        policy, history = self.policy, History()
-        if self._observer is not None:
-            policy = BoundPolicy(self._observer, history)
-        reads = approximated(policy, self.model)
-        return TrackedObject(name, reads, self.length, self._turns_back, history)
+        return TrackedObject(
+            name, self.policy, self.length, self._turns_back, most_tracked=self._most_tracked
+        )
 
     def settle(self) -> None:
         """Put what was prompted since the last frame into memory."""
@@ -200,19 +193,15 @@ class TrackingSession(ABC):
         recalled = []
         for obj in moving:
             recalled.append(self._recalled(obj, frame, is_reverse))  # noqa: PERF401
-        observer, used = self._observer, self.model.buffers
-        position = Position(frame, is_reverse, self.length)
+        position, used = Position(frame, is_reverse, self.length), self.model.buffers
         try:
-            if observer is None:
+            if self._observer is None:
                 found = step(self.model, features, self.pool, recalled, self.at_once)
             else:
                 found = self._step_observed(position, moving, recalled, features, notes=True)
         except DeviceMemoryError as error:
             self.model.leave_device(error, used)
-            if observer is None:
-                found = step(self.model, features, self.pool, recalled, self.at_once)
-            else:
-                found = self._step_observed(position, moving, recalled, features, notes=True)
+            found = self._step_again(position, moving, recalled, features)
         share = self._archive_bytes / len(self.states)
         results = {}
         for obj, (outcome, memory) in zip(moving, found, strict=True):
@@ -253,6 +242,18 @@ class TrackingSession(ABC):
         bank = obj.bank
         return bank.recall(obj.policy.choose(position, bank.prompted, bank.tracked))
 
+    def _step_again(
+        self,
+        position: Position,
+        objects: Sequence[TrackedObject],
+        recalled: Sequence[Recalled],
+        features: Features,
+    ) -> list[tuple[Outcome, Memory]]:
+        """Objects on a frame for which the device had no memory left."""
+        if self._observer is None:
+            return step(self.model, features, self.pool, recalled, self.at_once)
+        return self._step_observed(position, objects, recalled, features, notes=True)
+
     def _step_alone(
         self, obj: TrackedObject, position: Position, recalled: Recalled, features: Features
     ) -> tuple[Outcome, Memory]:
@@ -273,8 +274,8 @@ class TrackingSession(ABC):
         """Objects on a frame with the masks that the policy chooses, which it may note."""
         observer = cast("ObservingPolicy", self._observer)
 
-        def choose(place: int, candidates: Candidates) -> int:
-            history = objects[place].history
+        def choose(index: int, candidates: Candidates) -> int:
+            history = objects[index].history
             found: Observation = observer.observe(history, position, candidates)
             if notes:
                 history.note(position.frame, found)

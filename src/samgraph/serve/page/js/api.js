@@ -49,11 +49,14 @@ export const send = (method, path, value, options) =>
   asJson(request(method, path, { body: JSON.stringify(value), headers: { "Content-Type": "application/json" }, ...options }));
 export const post = (path, value, options) => send("POST", path, value, options);
 
-/** Uploads a file to `images` or `videos`, with its progress (0 to 1); `session`: what a video goes on with. */
-export async function upload(path, file, { session, onProgress = () => {} } = {}) {
+/**
+ * Uploads a file to `images` or `videos`, with its progress (0 to 1). `session`: what a video goes on with; `pictures`:
+ * the frames of a clip.
+ */
+export async function upload(path, file, { session, pictures, onProgress = () => {} } = {}) {
   let response;
   try {
-    response = await sendFile(path, file, { session, onProgress });
+    response = await sendFile(path, file, { session, pictures, onProgress });
   } catch {
     throw new ApiError("The upload did not arrive.", { hint: "Is the server still running, and the file still there?" });
   }

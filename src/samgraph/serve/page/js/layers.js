@@ -6,12 +6,11 @@ import { bitmap, stepFor } from "./rle.js";
 const MOST_SAMPLES = 3_000_000; // of a layer: bounds memory for pictures of any size
 const layers = new WeakMap();
 
-/** A canvas of some size, not on the page. */
+/** A canvas of some size, not on the page; in a worker, too. */
 export function blank(width, height) {
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.max(1, Math.round(width));
-  canvas.height = Math.max(1, Math.round(height));
-  return canvas;
+  const size = { width: Math.max(1, Math.round(width)), height: Math.max(1, Math.round(height)) };
+  if (typeof document === "undefined") return new OffscreenCanvas(size.width, size.height);
+  return Object.assign(document.createElement("canvas"), size);
 }
 
 /** The layer of a mask: {canvas (white), x, y, width, height in pixels, path}; null where it is empty. */

@@ -28,23 +28,26 @@ export async function openFiles(files) {
   const saved = list.find(({ name }) => /\.json$/i.test(name));
   const video = list.find(({ name, type }) => type.startsWith("video/") || VIDEO.test(name));
   const media = video ?? list.find((file) => file !== session && file !== saved);
+  const clip = state.info?.picture_clips && !video ? list.filter(({ type }) => type.startsWith("image/")) : [];
   try {
-    if (session && !video) throw new ApiError("A session file alone has no video in it.", { hint: "Drop the video and its session file together." });
-    if (media) await openFile(media, video ? "video" : "image", session);
+    if (clip.length > 1) await openFile(clip[0], "video", session, clip);
+    else if (session && !video) throw new ApiError("A session file alone has no video in it.", { hint: "Drop the video and its session file together." });
+    else if (media) await openFile(media, video ? "video" : "image", session);
     if (saved) await openDocument(saved);
   } catch (error) {
     fail("stage-notice", error, { retry: () => openFiles(list) });
   }
 }
 
-async function openFile(file, kind, session = null) {
+/** Opens a file; `pictures`, where the transport takes them, are the frames of a clip. */
+async function openFile(file, kind, session = null, pictures = null) {
   const limit = state.info?.limits.max_upload_bytes;
   if (limit && file.size > limit) {
     throw new ApiError(`${file.name} has ${bytes(file.size)}; this server takes ${bytes(limit)}.`, { hint: "Start it with a larger limit: `samgraph serve --help`." });
   }
   const turn = ++opening;
   const sent = upload(kind === "video" ? "videos" : "images", file, {
-    session, onProgress: (share) => busyText(share < 1 ? `Sending ${file.name}, ${Math.round(share * 100)} %` : kind === "video" ? "Opening the video" : "Reading the picture"),
+    session, pictures, onProgress: (share) => busyText(share < 1 ? `Sending ${file.name}, ${Math.round(share * 100)} %` : kind === "video" ? "Opening the video" : "Reading the picture"),
   });
   const reply = await busy(`Sending ${file.name}`, sent);
   if (turn === opening) await show(kind, reply, { file, session });

@@ -118,5 +118,8 @@ export function encode(data, sampleWidth, sampleHeight, step, [height, width]) {
     }
   }
   counts.push(run);
-  return { size: [height, width], counts: write(counts) };
+  return fromRuns(counts, [height, width]);
 }
+
+/** The encoding, of size [h, w], of run lengths. */
+export const fromRuns = (counts, size) => ({ size, counts: write(counts) });

@@ -1,0 +1,68 @@
+"""The exporter: page, engine, runtime and graphs as one static folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from samgraph.engines.onnx import PIPELINE
+from samgraph.errors import OptionError
+from samgraph.exporters.onnx import OnnxExporter
+from samgraph.exporters.protocol import ExportOptions, Written, write_file
+from samgraph.exporters.web.runtime import read_runtime
+from samgraph.exporters.web.site import WORKER, page_files, service_worker
+from samgraph.exporters.web.weights import HalfWeights
+from samgraph.graph.graph import Graph
+from samgraph.graph.types import Array
+from samgraph.passes.pipeline import Step
+
+WEIGHTS = "model/weights.f16"
+LATER = ("manifest.json",)
+
+
+@dataclass(frozen=True, slots=True)
+class WebExporter:
+    """Writes a static folder: page, engine, ONNX Runtime, and the graphs with weights in fp16."""
+
+    name: str = "web"
+    passes: tuple[Step, ...] = PIPELINE
+    graphs: tuple[str, ...] = (
+        "image_encoder", "decode_points", "decode", "mask_prompt", "memory_encoder",
+        "memory_attention",
+    )  # fmt: skip
+    models: OnnxExporter = field(default_factory=OnnxExporter)
+
+    def export(
+        self,
+        graphs: Mapping[str, Graph],
+        weights: Mapping[str, Array],
+        folder: Path,
+        options: ExportOptions,
+    ) -> Written:
+        """Write the folder; the service worker, which lists its files, last."""
+        missing = [name for name in self.graphs if name not in graphs]
+        if missing or options.fixed:
+            what = f"graph `{missing[0]}` left out" if missing else "fixed lengths"
+            raise OptionError("the page needs all graphs, with any length", got=what)
+        if options.precision != "fp32":
+            raise OptionError(
+                "the page computes in float32; its weights are stored in fp16 anyway",
+                got=options.precision,
+            )
+        wanted = replace(options, half_weights=False)  # the page makes floats of halves itself
+        files = page_files()
+        files |= {f"runtime/{name}": data for name, data in read_runtime(options.runtime).items()}
+        halves = HalfWeights()
+        for name in self.graphs:
+            model = self.models.model(name, graphs[name], weights, wanted)
+            halves.take(model)
+            files[f"model/{name}.onnx"] = model.SerializeToString()
+        files[WEIGHTS] = halves.data()
+        files[WORKER] = service_worker(files, LATER)
+        for path in {folder / name for name in files}:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        written = {name: write_file(folder / name, data) for name, data in files.items()}
+        found = {name: written.pop(f"model/{name}.onnx") for name in self.graphs}
+        return Written(found, tuple(written.values()), {"weights": "fp16"})
+
+
+exporter = WebExporter()
