@@ -11,6 +11,7 @@ from samgraph.errors import OptionError
 from samgraph.models.family import OffersAlternatives
 from samgraph.models.sam2.config import CONFIGS
 from samgraph.predict.video.policies.history import (
+    BoundPolicy,
     Candidates,
     History,
     Observation,
@@ -31,6 +32,7 @@ from samgraph.predict.video.policy import MemoryPolicy, Position, ReferencePolic
 from samgraph.predict.video.sessions import resume
 from samgraph.predict.video.stream import Stream, open_stream
 from samgraph.predict.video.video import Video, open_video
+from samgraph.runtime import CompileOptions
 from samgraph.untrusted.schema import SchemaError
 from tests.golden import scenes
 from tests.predict.colour_model import ColourModel, Frame, Mask, disc, draw
@@ -133,6 +135,25 @@ def test_a_policy_changes_nothing_on_a_plain_scene(policy: str) -> None:
     _, other = followed(steady(), policy, model)
 
     assert usual == other == [1.0] * 29
+
+
+@pytest.mark.parametrize("policy", OTHERS)
+def test_a_policy_works_with_fewer_memories(policy: str) -> None:
+    """The approximation reads part of what the policy chooses, by the object's own history."""
+    model = ColourModel(0.1)
+    model.session.options = CompileOptions(approximation="few-memories")
+
+    video, ious = followed(steady(), policy, model)
+
+    assert ious == [1.0] * 29
+    obj = video.states[1]
+    read = obj.policy.choose(Position(29), obj.bank.prompted, obj.tracked)
+    whole = BoundPolicy(policy_named(policy), obj.history).choose(
+        Position(29), obj.bank.prompted, obj.tracked
+    )
+    assert 1 < len(read.masks) < len(whole.masks)
+    assert set(read.masks) < set(whole.masks)
+    assert len(obj.history.observed) == 29
 
 
 @pytest.mark.parametrize("policy", OTHERS)
