@@ -95,7 +95,7 @@ def test_c_finds_the_same_mask(folder: Path, small: tuple[Path, Array], tmp_path
     if compiler is None or not libraries or not (package / "include").is_dir():
         pytest.skip("needs a C compiler, and OpenVINO's wheel for Linux with its headers")
     program = tmp_path / "click"
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{package / 'include'}"]
+    flags = ["-std=c11", "-Wall", "-Wextra", f"-I{package / 'include'}"]
     link = [str(libraries[0]), f"-Wl,-rpath,{package / 'libs'}"]
     subprocess.run(
         [compiler, *flags, str(EXAMPLES / "click.c"), "-o", str(program), *link], check=True

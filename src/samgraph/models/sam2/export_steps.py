@@ -92,6 +92,44 @@ STEPS: dict[str, list[dict[str, Any]]] = {
             "then": "keep memory as that of a prompted frame, with pointer",
         },
     ],
+    "corrected frame": [
+        {"run": "image_encoder", "inputs": {"image": "the frame, preprocessed"}},
+        {"then": "select memories and pointers as on a tracked frame"},
+        {
+            "run": "memory_attention",
+            "inputs": {
+                "embedding": "image_encoder.embedding",
+                "memory": "the selected memories",
+                "slots": "their slots",
+                "pointers": "the selected pointers",
+                "pointer_times": "their times",
+            },
+        },
+        {
+            "run": "decode",
+            "inputs": {
+                **_DECODE,
+                "embedding": "memory_attention.conditioned",
+                "points": "the clicks",
+                "labels": "their labels",
+                "mask": "the best_mask found before, clamped to +-`mask_prompt_clamp`",
+                "has_mask": "true",
+                "no_memory": "false",
+                "multimask": "true for a single click, false for more",
+            },
+            "then": "best_mask is the result; keep pointer",
+        },
+        {
+            "run": "memory_encoder",
+            "inputs": {
+                "embedding": "image_encoder.embedding",
+                "mask": "decode.best_mask",
+                "object_score": "decode.object_score",
+                "binary": "true",
+            },
+            "then": "keep memory as that of a prompted frame, with pointer",
+        },
+    ],
     "frame with a mask": [
         {"run": "image_encoder", "inputs": {"image": "the frame, preprocessed"}},
         {
