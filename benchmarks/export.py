@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--model", default="sam2.1-tiny")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--kind", default="wall", choices=("wall", "cpu"))
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--folder", help="where the files are kept; what is there is not rewritten")
@@ -53,12 +54,13 @@ def _drive(arguments: argparse.Namespace, folder: Path) -> None:
     jobs, names = arguments.jobs.split(","), arguments.peers.split(",")
     for name in names:
         write(name, arguments.model, jobs, folder / name)
-    print(f"{arguments.model}, {arguments.threads} threads, medians of {arguments.rounds} rounds")
+    settings = f"{arguments.threads} threads, {arguments.kind}, {arguments.rounds} rounds"
+    print(f"{arguments.model}, {settings}")
     print(f"{'graph':18}" + "".join(f"{name:>16}" for name in names))
     for job in jobs:
         able = [name for name in names if _path(folder, name, job).exists()]
         peers = [_start(arguments, folder, name) for name in able]
-        found = compare(peers, [job], arguments.rounds)[job]
+        found = compare(peers, [job], arguments.rounds, arguments.kind)[job]
         for peer in peers:
             peer.close()
         cells = [f"{found[n] * 1e3:13.1f} ms" if n in found else f"{'-':>16}" for n in names]

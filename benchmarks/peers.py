@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,12 @@ PARTS = (
     "memory_attention_1", "memory_attention_3", "memory_attention_7",
 )  # fmt: skip
 TRACKS = ("track_1", "track_4", "track_16")
+FEW_TRACKS = ("track_1", "track_4")
+SIZES = ("size_256", "size_512", "size_768")  # pixels; a tracked frame
+LENGTHS = ("length_16", "length_64", "length_256")  # frames before; a tracked frame at 256 pixels
 SLOW = ("everything", "track_16")  # one round is enough
+QUICK_WARM = 6  # frames: the masks of the bank are full, some pointers are missing
+QUICK_POINTS = 8  # along a side, for everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +50,13 @@ def main() -> None:
     parser.add_argument("name", choices=PEERS)
     parser.add_argument("--model", default="sam2.1-tiny")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--exports", type=Path, help="a folder to keep exported models in")
     arguments = parser.parse_args()
     arguments.image = None
+    if arguments.quick:
+        video.WARM = QUICK_WARM
+        images.THRESHOLDS["points_per_side"] = QUICK_POINTS
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     try:
@@ -58,26 +69,32 @@ def main() -> None:
 def samgraph_fp32(arguments: argparse.Namespace) -> Jobs:
     """Ours: parts, a click from prompt to masks, everything, tracking."""
     whole = images.Samgraph(arguments)
-    tracks = {name: _our_track(arguments, int(name.partition("_")[2])) for name in TRACKS}
+    tracks = {name: _our_track(arguments, _number(name)) for name in TRACKS}
+    sizes = {name: _our_track(arguments, 1, size=_number(name)) for name in SIZES}
+    lengths = {name: _our_track(arguments, 1, size=256) for name in LENGTHS}
     return {
-        **parts.samgraph_jobs(arguments.model, arguments.threads),
+        **_late(PARTS, lambda: parts.samgraph_jobs(arguments.model, arguments.threads)),
         "click": whole.click,
         "everything": whole.everything,
         **_steps(tracks),
+        **_steps(sizes),
+        **_steps(lengths, {name: _number(name) for name in LENGTHS}),
     }
 
 
 def samgraph_bf16(arguments: argparse.Namespace) -> Jobs:
     """Ours with products in bf16."""
-    return parts.samgraph_jobs(arguments.model, arguments.threads, "bf16")
+    given = arguments.model, arguments.threads, "bf16"
+    tracks = {name: _our_track(arguments, _number(name), precision="bf16") for name in FEW_TRACKS}
+    return {**_late(PARTS, lambda: parts.samgraph_jobs(*given)), **_steps(tracks)}
 
 
 def torch_eager(arguments: argparse.Namespace) -> Jobs:
     """The reference."""
     whole = images.Torch(arguments)
-    tracks = {name: _their_track(arguments, int(name.partition("_")[2])) for name in TRACKS}
+    tracks = {name: _their_track(arguments, _number(name)) for name in TRACKS}
     return {
-        **parts.torch_jobs(arguments.model, arguments.threads),
+        **_late(PARTS, lambda: parts.torch_jobs(arguments.model, arguments.threads)),
         "click": whole.click,
         "everything": whole.everything,
         **_steps(tracks),
@@ -95,15 +112,20 @@ def torch_autocast(arguments: argparse.Namespace) -> Jobs:
 
         return job
 
-    return {k: cast(v) for k, v in parts.torch_jobs(arguments.model, arguments.threads).items()}
+    late = _late(PARTS, lambda: parts.torch_jobs(arguments.model, arguments.threads))
+    tracks = _steps({name: _their_track(arguments, _number(name)) for name in FEW_TRACKS})
+    return {name: cast(run) for name, run in {**late, **tracks}.items()}
 
 
 def torch_compiled(arguments: argparse.Namespace) -> Jobs:
     """The reference under torch.compile; needs a C++ compiler."""
     import torch
 
-    jobs = parts.torch_jobs(arguments.model, arguments.threads)
-    return {name: torch.compile(run) for name, run in jobs.items()}
+    def compiled() -> Jobs:
+        jobs = parts.torch_jobs(arguments.model, arguments.threads)
+        return {name: torch.compile(run) for name, run in jobs.items()}
+
+    return _late(PARTS, compiled)
 
 
 def transformers(arguments: argparse.Namespace) -> Jobs:
@@ -149,6 +171,11 @@ def openvino(arguments: argparse.Namespace) -> Jobs:
 
 
 def _exported_encoder(arguments: argparse.Namespace) -> tuple[str, np.ndarray]:
+    """The path of the export, made once for all peers that read it, and an image."""
+    folder = arguments.exports or Path(tempfile.mkdtemp())
+    path, whole = str(folder / "encoder.onnx"), folder / "encoder.done"
+    if whole.exists():
+        return path, np.random.default_rng(0).standard_normal((1, 3, 1024, 1024), np.float32)
     import onnxscript  # noqa: F401  (the exporter needs it)
     import torch
 
@@ -165,19 +192,45 @@ def _exported_encoder(arguments: argparse.Namespace) -> tuple[str, np.ndarray]:
             return self.encoder(image)["backbone_fpn"]
 
     image = torch.randn(1, 3, 1024, 1024)
-    path = str(Path(tempfile.mkdtemp()) / "encoder.onnx")
     program = torch.onnx.export(Encoder().eval(), (image,), dynamo=True, verbose=False)
     if program is None:
         raise SystemExit("torch exported nothing")
     program.optimize()
     program.save(path)
+    whole.touch()
     return path, image.numpy()
 
 
-def _our_track(arguments: argparse.Namespace, objects: int) -> Iterator[Any]:
+def _number(job: str) -> int:
+    return int(job.partition("_")[2])
+
+
+def _late(names: tuple[str, ...], make: Callable[[], Jobs]) -> Jobs:
+    """Jobs that are made when one of them is first asked for."""
+    made = cache(make)
+    return {name: lambda name=name: made()[name]() for name in names}
+
+
+@cache
+def _our_core(model: str, threads: int, precision: str, size: int) -> Any:
+    from samgraph.models.loading import load_model
+    from samgraph.models.sam2.config import CONFIGS
+    from samgraph.models.sam2.graphs import weight_shapes
+    from samgraph.runtime import CompileOptions
+    from tests.weights import tensor
+
+    config = CONFIGS[model]
+    weights = {key: tensor(key, shape, video.SEED) for key, shape in weight_shapes(config).items()}
+    options = CompileOptions(threads=threads, precision=precision, cache=False)
+    return load_model(weights, image_size=size, options=options)
+
+
+def _our_track(
+    arguments: argparse.Namespace, objects: int, precision: str = "fp32", size: int = 1024
+) -> Iterator[Any]:
     from samgraph.predict.video.video import open_video
 
-    core = video.known_model(arguments.model, arguments.threads)
+    core = _our_core(arguments.model, arguments.threads, precision, size)
     clip = open_video(core, video.drawn_frames(), cache_mb=0)
     for number in range(objects):
         clip.add(frame=0, object=number + 1, points=[(30 + 4 * number, 50)])
@@ -205,33 +258,40 @@ def _their_track(arguments: argparse.Namespace, objects: int) -> Iterator[Any]:
         yield masks > 0
 
 
-def _steps(runs: dict[str, Iterator[Any]]) -> Jobs:
-    """A tracked frame per run, once the bank is full."""
+def _steps(runs: dict[str, Iterator[Any]], before: dict[str, int] | None = None) -> Jobs:
+    """A tracked frame per run, once the bank is full, or so many frames have passed."""
     warm: set[str] = set()
 
     def step(name: str) -> None:
         if name not in warm:
             warm.add(name)
-            for _ in range(video.WARM):
+            for _ in range((before or {}).get(name, video.WARM)):
                 next(runs[name])
         next(runs[name])
 
     return {name: lambda name=name: step(name) for name in runs}
 
 
-WHOLE = (*PARTS, "click", "everything", *TRACKS)
+THEIR_JOBS = ("track_1", *PARTS, "click", "everything", "track_4", "track_16")
+WHOLE = (*THEIR_JOBS, *SIZES, *LENGTHS)  # track_1 first: its peak memory is read after it
 PEERS: dict[str, PeerKind] = {
-    "samgraph fp32": PeerKind(("openvino", "numpy"), WHOLE, samgraph_fp32),
-    "samgraph bf16": PeerKind(("openvino", "numpy"), PARTS, samgraph_bf16),
-    "torch eager": PeerKind(("torch", "numpy"), WHOLE, torch_eager),
-    "torch bf16": PeerKind(("torch", "numpy"), PARTS, torch_autocast),
-    "torch.compile": PeerKind(("torch", "numpy"), PARTS, torch_compiled),
+    "samgraph fp32": PeerKind(("samgraph", "openvino", "numpy"), WHOLE, samgraph_fp32),
+    "samgraph bf16": PeerKind(
+        ("samgraph", "openvino", "numpy"), ("track_1", *PARTS, "track_4"), samgraph_bf16
+    ),
+    "torch eager": PeerKind(("torch", "sam2", "numpy"), THEIR_JOBS, torch_eager),
+    "torch bf16": PeerKind(
+        ("torch", "sam2", "numpy"), ("track_1", *PARTS, "track_4"), torch_autocast
+    ),
+    "torch.compile": PeerKind(("torch", "sam2", "numpy"), PARTS, torch_compiled),
     "transformers": PeerKind(
         ("transformers", "torch", "numpy"), ("image_encoder", "decode"), transformers
     ),
     "ONNX Runtime": PeerKind(("onnxruntime", "numpy"), ("image_encoder",), onnxruntime),
     "OpenVINO": PeerKind(("openvino", "numpy"), ("image_encoder",), openvino),
 }
+# What --quick leaves out: sixteen objects take the reference a minute per frame.
+NOT_QUICK = {("torch eager", "track_16"), ("torch bf16", "track_4")}
 
 if __name__ == "__main__":
     main()

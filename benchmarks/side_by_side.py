@@ -7,15 +7,18 @@ for one run of each job, round after round, so that a busy machine slows them al
 import json
 import os
 import resource
+import select
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 Times = dict[str, list[float]]
 PAUSE_SECONDS = 0.4  # the threads of the peer before may still be spinning
+LIMIT_SECONDS = 1200  # for one answer
 
 
 def serve(jobs: Mapping[str, Callable[[], object]]) -> None:
@@ -54,6 +57,9 @@ class Peer:
             raise RuntimeError("the peer has no pipes")
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], LIMIT_SECONDS)[0]:
+            self._process.kill()
+            raise RuntimeError(f"peer {self.name} did not answer {word} in {LIMIT_SECONDS} s")
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"peer {self.name} died on {word}")
@@ -62,9 +68,13 @@ class Peer:
 
     def close(self) -> None:
         """End the process."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait(timeout=30)
+        with suppress(OSError):  # one that died has no other end
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
 
 def compare(

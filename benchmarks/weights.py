@@ -23,11 +23,11 @@ def look(model: samgraph.Model, points: int) -> tuple[list[np.ndarray], list[np.
     embeddings, masks = [], []
     for path in PHOTOGRAPHS:
         image = model.image(path)
-        embeddings.append(np.asarray(image.features.maps["embedding"]))
+        embeddings.append(np.asarray(image.embedding.features.maps["embedding"]))
         height, width = image.size_hw
-        for y in np.linspace(0.1, 0.9, points) * height:
-            for x in np.linspace(0.1, 0.9, points) * width:
-                masks.append(image.predict(points=[(x, y)], multimask=False).masks[0])
+        shares = np.linspace(0.1, 0.9, points)
+        clicks = [(x * width, y * height) for y in shares for x in shares]
+        masks += [image.predict(points=[at], multimask=False).masks[0] for at in clicks]
     return embeddings, masks
 
 
@@ -53,13 +53,14 @@ def main() -> None:
             embeddings, found = look(samgraph.load(path), given.points)
             size = path.stat().st_size / 1e6
         errors = [
-            np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(embeddings, exact, strict=True)
+            np.linalg.norm(a - b) / np.linalg.norm(b)
+            for a, b in zip(embeddings, exact, strict=True)
         ]
         ious = [overlap(a, b) for a, b in zip(found, wanted, strict=True)]
         print(
             f"{precision:>5}: {size:7.1f} MB, embedding {100 * max(errors):.2f} % off, "
-            f"IoU {np.mean(ious):.4f} on average, {np.percentile(ious, 5):.3f} at the 5th percentile, "
-            f"{min(ious):.3f} at worst"
+            f"IoU {np.mean(ious):.4f} on average, {np.percentile(ious, 5):.3f} at the 5th "
+            f"percentile, {min(ious):.3f} at worst"
         )
 
 

@@ -19,7 +19,12 @@ from samgraph.models.sam2.model import Sam2Model
 from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.predict.features import Embedding, fingerprint
 from samgraph.predict.image.encoded import encode_image
-from samgraph.predict.video.session_schema import FRAME, VERSION
+from samgraph.predict.video.automatic import THUMBNAIL as THUMBNAIL_SIDE
+from samgraph.predict.video.policies.history import COLUMNS
+from samgraph.predict.video.policies.motion import MotionAwarePolicy
+from samgraph.predict.video.policies.table import policy_record
+from samgraph.predict.video.policy import ReferencePolicy
+from samgraph.predict.video.session_schema import FRAME, THUMBNAIL, VERSION
 from samgraph.predict.video.sessions import KEY as SESSION_KEY
 from samgraph.predict.video.sessions import resume
 from samgraph.runtime import cache
@@ -51,11 +56,11 @@ class SessionTarget(Target):
     def sessions(self) -> list[tuple[dict[str, Any], Arrays]]:
         shared = {
             "version": VERSION, "config": "small", "model": fingerprint(self.model),
-            "length": FRAMES, "memory_precision": "bf16", "objects_at_once": 4,
+            "approximation": None, "length": FRAMES, "memory_precision": "bf16",
+            "objects_at_once": 4,
             "display": {"mask_threshold": 0.0, "score_threshold": 0.0, "overlaps": True,
                         "fill_holes": 0},
-            "policy": {"memory_frames": 7, "max_pointers": 16, "max_prompted": None, "stride": 1,
-                       "is_signed": True},
+            "policy": policy_record(ReferencePolicy()),
             "numbers": [{"name": 1, "number": 1}, {"name": "two", "number": 2}],
             "objects": [
                 {"name": 1, "prompted": [0], "tracked": [1], "answers": {"0": [3.5, 0.9]},
@@ -66,10 +71,22 @@ class SessionTarget(Target):
         }  # fmt: skip
         video = {"source": None, "size_hw": list(SIZE_HW), "frames": FRAMES, "is_going_back": False}
         tensors = session_tensors(self.model.config)
-        frame = {FRAME: self.frames[0]}
+        stream = {
+            "policy": policy_record(MotionAwarePolicy()),
+            "automatic": {"next_id": 3, "searched": 1, "objects": [
+                {"name": 1, "born": 0, "missed": 2, "area": 9},
+            ]},
+            "detections": {"match_iou": 0.5, "min_score": 0.0, "end_after": 30, "max_objects": 64},
+        }  # fmt: skip
+        more: Arrays = {
+            FRAME: self.frames[0],
+            THUMBNAIL: np.zeros((THUMBNAIL_SIDE, THUMBNAIL_SIDE), np.uint8),
+            "object.0.observed": np.array([0, 1], np.int64),
+            "object.0.observations": np.ones((2, COLUMNS), np.float32),
+        }
         return [
             ({**shared, **video, "kind": "video", "position": 2}, tensors),
-            ({**shared, "kind": "stream", "position": 2}, {**tensors, **frame}),
+            ({**shared, **stream, "kind": "stream", "position": 2}, {**tensors, **more}),
         ]
 
     def make(self, rng: random.Random) -> bytes:

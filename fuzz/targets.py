@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fuzz import media, saved, texts, weights
+from fuzz import manifests, media, saved, texts, weights
 from fuzz.target import Target
 from samgraph.errors import ImageError
 
@@ -50,7 +50,7 @@ class PlantedTarget(Target):
 
 
 TARGETS: dict[str, type[Target]] = {
-    kind.name: kind for kind in (*weights.TARGETS, *saved.TARGETS, *media.TARGETS, *texts.TARGETS)
+    kind.name: kind for group in (weights, saved, media, texts, manifests) for kind in group.TARGETS
 }
 
 

@@ -26,6 +26,7 @@ from samgraph.formats import (
     read_davis_frame,
     read_label_studio,
     read_labelme,
+    read_mots,
     read_yolo,
 )
 from samgraph.formats.records import read_json
@@ -84,6 +85,8 @@ PROFILE = (
     '[profile.careful]\nwithout = ["fuse_linear_activation"]\nalso = ["merge_projections"]\n'
     'stages = "split"\nprecision = "bf16"\n[profile.default]\nwithout = []\n'
 )
+MOTS = "3 7 1 8 9 a026000o0\n4 2 1 8 9 a026000o0\n"
+TEXTS = {"cvat": CVAT, "mots": MOTS}
 YOLO = "0 0.1 0.1 0.9 0.1 0.5 0.5\n3 0 0 1 0 1 1 0 1\n"
 
 
@@ -101,6 +104,7 @@ class AnnotationTarget(Target):
         "labelme": read_labelme,
         "label-studio": read_label_studio,
         "cvat": read_cvat,
+        "mots": read_mots,
         "yolo": lambda path: read_yolo(path, (8, 9)),
         "davis": read_davis_frame,
         "sam": read_sam,
@@ -115,7 +119,7 @@ class AnnotationTarget(Target):
         elif kind == "davis":
             return b"davis\n" + mutate_bytes(rng, base64.b64decode(PNG))
         else:
-            text = mutate_text(rng, CVAT if kind == "cvat" else YOLO)
+            text = mutate_text(rng, TEXTS.get(kind, YOLO))
         return f"{kind}\n{text}".encode("utf-8", "surrogatepass")
 
     def use(self, data: bytes, folder: Path) -> None:
@@ -131,7 +135,7 @@ class AnnotationTarget(Target):
     def good(self) -> list[bytes]:
         documents = {kind: json.dumps(value) for kind, value in DOCUMENTS.items()}
         del documents["label-studio"]  # its brush is of another size, so that it is refused
-        texts = {**documents, "cvat": CVAT, "yolo": YOLO}
+        texts = {**documents, **TEXTS, "yolo": YOLO}
         files = {kind: text.encode() for kind, text in texts.items()}
         files["davis"] = base64.b64decode(PNG)
         return [kind.encode() + b"\n" + raw for kind, raw in files.items()]

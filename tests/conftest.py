@@ -35,11 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what compares with torch, or with data beside the project, where that is missing."""
     no_torch = importlib.util.find_spec("torch") is None
-    no_data = not (ROOT.parent / "shared" / "golden").is_dir()
     for item in items:
         if no_torch and item.get_closest_marker("parity"):
             item.add_marker(pytest.mark.skip(reason="torch is not installed"))
-        if no_data and item.get_closest_marker("shared"):
+        shared = item.get_closest_marker("shared")
+        folders = ("golden", *shared.args) if shared else ()
+        if not all((ROOT.parent / "shared" / name).is_dir() for name in folders):
             item.add_marker(pytest.mark.skip(reason="the shared reference data is missing"))
 
 

@@ -60,12 +60,20 @@ class Sam2:
 
 
 class Tracker:
-    """One object followed through a video."""
+    """One object followed through a video of so many frames, if that is known."""
 
-    def __init__(self, model: Sam2, frame: Image.Image, clicks: list[tuple[float, float]]) -> None:
+    def __init__(
+        self,
+        model: Sam2,
+        frame: Image.Image,
+        clicks: list[tuple[float, float]],
+        frames: int | None = None,
+    ) -> None:
         self.model, self.index = model, 0
         constants = model.constants
         self.slots, self.reach = constants["memory_frames"], constants["max_pointers"]
+        if frames is not None:
+            self.reach = min(frames, self.reach)
         side = constants["mask_size"]
         features = model.encode(frame)
         inputs = {
@@ -109,7 +117,7 @@ class Tracker:
             "memory": np.stack(memories, 1),
             "slots": np.array([slots]),
             "pointers": np.stack(pointers, 1),
-            "pointer_times": np.array([times], np.float32) / (self.reach - 1),
+            "pointer_times": np.array([times], np.float32) / max(self.reach - 1, 1),
         }
         found = model.run("track", inputs)
         self.tracked[now] = (found["new_memory"], found["pointer"])
@@ -137,7 +145,7 @@ def main(folder: str, source: str, click: str, target: str) -> None:
         return
     Path(target).mkdir(exist_ok=True)
     first, *others = sorted(Path(source).iterdir())
-    tracker = Tracker(model, Image.open(first), where)
+    tracker = Tracker(model, Image.open(first), where, 1 + len(others))
     save(tracker.mask, Path(target) / f"{first.stem}.png")
     for path in others:
         save(tracker.step(Image.open(path)), Path(target) / f"{path.stem}.png")

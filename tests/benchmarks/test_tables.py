@@ -8,17 +8,26 @@ from xml.etree import ElementTree
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "tables.py"
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def tables() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tables", SCRIPT)
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def tables() -> ModuleType:
+    return script("tables")
+
+
+@pytest.fixture(scope="module")
+def targets() -> ModuleType:
+    return script("targets")
 
 
 def results() -> dict[str, Any]:
@@ -61,4 +70,45 @@ def test_the_table_goes_between_the_marks_of_a_page(tables: ModuleType, tmp_path
 
     assert page.read_text(encoding="utf-8") == f"a\n{tables.BEGIN}\nnew\n{tables.END}\nb\n"
     with pytest.raises(SystemExit, match="has no"):
-        tables.fill_page(SCRIPT.with_name("README.md"), "new")
+        tables.fill_page(FOLDER / "README.md", "new")
+
+
+def tracked(results: dict[str, Any], **seconds: float) -> dict[str, Any]:
+    """The results with a tracked frame of so many objects in so many seconds, ours."""
+    for job, median in seconds.items():
+        results["seconds"][job] = {"samgraph fp32": {"median": median}}
+    return results
+
+
+def test_targets_are_held_against_the_best_peer_of_the_same_precision(targets: ModuleType) -> None:
+    found = tracked(results(), track_1=1.0, track_4=2.2, track_16=9.0)
+    encode = {"samgraph fp32": 1.0, "torch eager": 1.5, "OpenVINO": 1.2, "torch bf16": 0.1}
+    found["seconds"]["image_encoder"] = {k: {"median": v} for k, v in encode.items()}
+
+    rows = {row.title: (row.found, row.reached >= 1) for row in targets.verdicts(found)}
+
+    assert rows["encode"] == ("1.20x OpenVINO", False)
+    assert rows["4 objects, times one"] == ("2.20", True)
+    assert rows["16 objects, times one"] == ("9.00", False)
+    assert rows["installed size"] == ("0.50 of torch eager", False)
+    assert targets.targets_table(found)[-1].startswith("Largest gaps: installed size")
+
+
+def test_growth_has_a_panel_per_quantity_that_was_measured(tables: ModuleType) -> None:
+    found = tracked(results(), track_1=1.0, track_4=2.0, size_256=0.1)
+
+    drawn = ElementTree.fromstring(tables.growth(found))
+
+    lines = [line for line in drawn if line.tag.endswith("polyline")]
+    titles = [text.text for text in drawn if text.get("font-weight") == "bold"]
+    assert len(lines) == 2
+    assert titles == ["a tracked frame, by input size", "a tracked frame, by objects"]
+
+
+def test_installed_sizes_count_what_is_needed_too() -> None:
+    starts = script("starts")
+
+    found = starts.with_requirements(("samgraph",))
+
+    assert {"samgraph", "numpy", "openvino"} <= set(found)
+    assert starts.installed_megabytes(("samgraph",)) > starts.installed_megabytes(("numpy",))

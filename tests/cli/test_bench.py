@@ -9,6 +9,7 @@ import pytest
 
 from samgraph.cli.main import samgraph as commands
 from samgraph.cli.options import ModelChoice
+from samgraph.runtime import APPROXIMATIONS
 from tests.cli.running import Outcome, call
 
 WITH_A_MODEL = ("segment", "everything", "track", "bench")
@@ -36,7 +37,7 @@ def test_graphs_are_timed_fused_and_split(bench: Callable[..., Outcome]) -> None
 
 
 def test_the_table_is_plain_text(bench: Callable[..., Outcome]) -> None:
-    lines = bench("--graphs", "mask_prompt", "--profile", "fused,plain").text.splitlines()
+    lines = bench("--graphs", "mask_prompt", "--profiles", "fused,plain").text.splitlines()
 
     assert lines[1].split() == ["graph", "profile", "compile", "run"]
     assert [line.split()[:2] for line in lines[2:4]] == [
@@ -44,6 +45,20 @@ def test_the_table_is_plain_text(bench: Callable[..., Outcome]) -> None:
         ["mask_prompt", "plain"],
     ]
     assert "\x1b" not in "".join(lines)
+
+
+def test_what_each_approximation_would_gain_is_shown(
+    bench: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samgraph.cli.bench._USUAL", ("mask_prompt",))
+
+    done = bench()
+
+    lines = [line.split() for line in done.text.splitlines()]
+    start = lines.index([])
+    assert lines[start + 1][:2] == ["approximation", "tracked"]
+    assert [line[0] for line in lines[start + 2 :]] == ["exact", *APPROXIMATIONS]
+    assert lines[start + 2][3] == "1.00x"
 
 
 def test_an_unknown_graph_is_refused(bench: Callable[..., Outcome]) -> None:
@@ -61,6 +76,7 @@ def test_commands_that_load_a_model_have_the_same_options(name: str) -> None:
     options = {option for param in command.params for option in param.opts}
 
     assert {"--model", "--device", "--engine", "--precision", "--threads", "--profile"} <= options
+    assert "--approximate" in options
 
 
 def test_help_for_the_device_says_what_is_here(
@@ -88,7 +104,7 @@ def test_the_precision_of_a_choice_is_asked_for_or_the_profiles(tmp_path: Path) 
 
 
 def test_products_are_timed_beside_the_rate_of_the_machine(bench: Callable[..., Outcome]) -> None:
-    found = json.loads(bench("--graphs", "memory_encoder", "--ops", "--json").text)[
+    found = json.loads(bench("--graphs", "memory_encoder", "--profile", "--json").text)[
         "memory_encoder"
     ]
 
@@ -103,7 +119,7 @@ def test_products_are_timed_beside_the_rate_of_the_machine(bench: Callable[..., 
 def test_the_table_of_products_says_what_share_of_the_rate_each_has(
     bench: Callable[..., Outcome],
 ) -> None:
-    lines = bench("--graphs", "memory_attention", "--ops").text.splitlines()
+    lines = bench("--graphs", "memory_attention", "--profile").text.splitlines()
 
     assert lines[0].startswith("memory_attention: openvino on the cpu")
     assert lines[1].split()[:3] == ["op", "count", "M"]

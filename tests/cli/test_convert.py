@@ -126,7 +126,7 @@ def test_what_cannot_be_converted_is_one_error(convert: Run) -> None:
     for arguments, message in (
         (["none.jsonl", "--format", "coco", "-o", "x"], "cannot be read"),
         (["empty.jsonl", "--format", "coco", "-o", "x"], "no object on any frame"),
-        (["notes.txt", "--format", "coco", "-o", "x"], "masks cannot be read"),
+        (["notes.txt", "--format", "coco", "-o", "x"], "is not MOTS"),
         (["out", "-o", "x"], "does not say what to write"),
         (["out", "--format", "jsonl", "-o", "x"], "jsonl"),
     ):

@@ -142,6 +142,16 @@ def test_clips_are_compared_with_copying_the_first_mask(
     assert 0 <= found["mean"]["J"] <= 1
 
 
+def test_policies_can_be_compared(sequence: Path, measure: Command) -> None:
+    done = measure("davis", sequence, "--policy", "distractor-aware", "--json")
+    refused = measure("davis", sequence, "--policy", "best")
+
+    assert done.code == 0, done.err
+    assert 0 <= json.loads(done.out)["mean"]["J&F"] <= 1
+    assert refused.code == 2
+    assert "motion-aware" in refused.err
+
+
 def test_the_table_of_clips_has_both(sequence: Path, measure: Command) -> None:
     lines = measure("davis", sequence).text.splitlines()
 

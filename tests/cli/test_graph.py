@@ -69,7 +69,7 @@ def test_dispatch_says_how_each_op_runs(graph: Command) -> None:
     [
         (("nothing",), "error: there is no graph `nothing`"),
         (("decode", "--after", "--engine", "tpu"), "error: there is no engine `tpu`"),
-        (("decode", "--after", "--device", "npu"), "error: there is no device `npu`"),
+        (("decode", "--after", "--device", "tpu"), "error: there is no device `tpu`"),
         (("decode", "--after", "--profile", "odd"), "error: there is no profile `odd`"),
     ],
 )

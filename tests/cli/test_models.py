@@ -21,7 +21,9 @@ def test_the_built_in_model_is_first_with_its_figures(
     assert first["path"] == str(path)
     assert first["megabytes"] == round(path.stat().st_size / 1e6)
     assert first["quality"] == {"box": 0.5, "1 click": 0.25, "5 clicks": 0.75}
-    assert len(others) == 8
+    assert len(others) == 8 + 9
+    assert {row["licence"] for row in others} == {"Apache-2.0"}
+    assert next(row["name"] for row in others if not row["downloads"]) == "edgetam"
     assert not any(row["built_in"] or row["quality"] for row in others)
 
 
@@ -34,6 +36,8 @@ def test_the_table_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines[1].split()[0] == "samgraph-nano"
     assert lines[1].split()[-5:] == ["built", "in", "0.50", "0.25", "0.75"]
     assert lines[2].split() == ["sam2-tiny", "38.9", "M", "156", "MB", "no"]
+    assert lines[10].split() == ["edgetam", "13.9", "M", "56", "MB", "by", "path"]
+    assert "licence of the weights: Apache-2.0" in lines
 
 
 def test_a_missing_file_has_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

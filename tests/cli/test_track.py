@@ -87,6 +87,17 @@ def test_masks_annotations_lines_and_a_video(samgraph: Run) -> None:
 
 
 @pytest.mark.usefixtures("frames")
+def test_a_policy_is_part_of_the_run(samgraph: Run) -> None:
+    done = samgraph("track", "frames", *BOX, "-o", "out", "--policy", "motion-aware")
+    other = samgraph("track", "frames", *BOX, "-o", "out", "--resume")
+
+    assert done.code == 0, done.err
+    assert json.loads(Path("out", "run.json").read_text())["options"]["policy"] == "motion-aware"
+    assert other.code == 2
+    assert "another run: options differs" in other.err
+
+
+@pytest.mark.usefixtures("frames")
 def test_several_formats_have_a_folder_each(samgraph: Run) -> None:
     names = ("davis", "cutout", "labelme", "yolo", "cvat", "label-studio", "sam", "polygons")
     formats = [word for name in names for word in ("--format", name)]

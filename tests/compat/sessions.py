@@ -130,7 +130,8 @@ def _propagate(
             is_cond = frame in stores["cond_frame_outputs"]
             out = stores["cond_frame_outputs" if is_cond else "non_cond_frame_outputs"][frame]
             outs.append((out, is_cond))
-            yield f"f{frame:05d}_mem{index}", out["maskmem_features"].astype(np.float32)
+            memory = predictor.core.buffers.download(out["maskmem_features"])
+            yield f"f{frame:05d}_mem{index}", memory.astype(np.float32)
         for name, key in (("low", "pred_masks"), ("ptr", "obj_ptr")):
             yield (
                 f"f{frame:05d}_{name}",

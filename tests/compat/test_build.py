@@ -99,8 +99,8 @@ def test_a_device_that_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -
         model.cuda(0)
     with pytest.raises(EngineError, match="no Apple GPU"):
         model.to("mps") if sys.platform != "darwin" else _not_here()
-    with pytest.raises(OptionError, match="no device `npu`"):
-        compat.build_sam2(NANO, device="npu")
+    with pytest.raises(OptionError, match="no device `tpu`"):
+        compat.build_sam2(NANO, device="tpu")
 
 
 def _not_here() -> None:

@@ -106,6 +106,11 @@ def shared_golden_dir() -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def families_dir() -> Path:
+    """The golden data of the sister models (`pytest.mark.shared("golden-families")`)."""
+    return HERE.parents[2] / "shared" / "golden-families"
+
+
 def disc_mask(size: int) -> npt.NDArray[np.bool_]:
     """The disc used as mask prompt, [size, size] (`disc_mask` in `__meta__`)."""
     y, x = np.mgrid[:size, :size]

@@ -1,5 +1,7 @@
 """Steps of random graphs for the passes that look for large or rotated attention."""
 
+import math
+
 import numpy as np
 
 from samgraph import ops
@@ -22,9 +24,15 @@ def rotated_memory(draw: Draw, builder: Builder, x: Tensor) -> Tensor:
     bias = _param(builder, D, like=x) if flag(draw) else None
     keys = ops.linear(memory, _param(builder, D, C, like=x), bias)
     plain = memory.shape[1] - 6 * x.shape[1]
+    scale, queries = pick(draw, (0.3, 1.0)), ops.linear(x, _param(builder, D, C, like=x))
+    if flag(draw):
+        pooled = 2 * x.shape[1]
+        keys = ops.axial_rope(keys, grid=(2, 2), theta=100.0, unrotated=plain, pooled=pooled)
+        mask = memory.shape[1:2]
+        shift = ops.expand(builder.constant(np.array([math.log(4)]), x.dtype), *mask)
+        return ops.attention(queries, keys, memory, shift, heads=1, scale=scale)
     keys = ops.axial_rope(keys, grid=(2, 3), theta=100.0, unrotated=plain)
-    queries = ops.linear(x, _param(builder, D, C, like=x))
-    return ops.attention(queries, keys, memory, heads=1, scale=pick(draw, (0.3, 1.0)))
+    return ops.attention(queries, keys, memory, heads=1, scale=scale)
 
 
 def many_tokens(draw: Draw, builder: Builder, x: Tensor) -> Tensor:

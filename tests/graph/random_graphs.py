@@ -14,6 +14,7 @@ from samgraph.graph import Builder, Graph, Tensor
 from samgraph.graph.dims import Dim, evaluate
 from samgraph.graph.types import INTEGERS, Array, DType, TensorType, numpy_dtype
 from tests.graph.random_attention import many_tokens, rotated_memory
+from tests.graph.random_convolutions import normed_convolution, summed_branches
 from tests.ops.drawing import Draw, flag, number, pick
 
 Step = Callable[[Draw, Builder, Tensor], Tensor]
@@ -342,8 +343,10 @@ FOR_PASS: dict[str, tuple[Step, ...]] = {
     "absorb_value_projection": (_narrow_value,),
     "attention_to_flash": (many_tokens,),
     "conv_transpose_to_linear": (_upscaled,),
+    "fold_batch_norm": (normed_convolution,),
     "fuse_attention": (_attention,),
     "fuse_linear_activation": (_linear,),
+    "merge_depthwise": (summed_branches,),
     "merge_linears": (_through_the_middle,),
     "merge_projections": (_projections,),
     "pixels_to_channels": (_enlarged,),

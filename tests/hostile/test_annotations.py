@@ -21,6 +21,7 @@ from samgraph.formats import (
     read_davis_frame,
     read_label_studio,
     read_labelme,
+    read_mots,
     read_yolo,
 )
 from samgraph.formats.records import Effort
@@ -40,6 +41,7 @@ READERS: dict[str, Reader] = {
     "labelme": read_labelme,
     "label-studio": read_label_studio,
     "cvat": read_cvat,
+    "mots": read_mots,
     "yolo": lambda path: read_yolo(path, (SIDE, SIDE)),
 }
 

@@ -48,6 +48,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "labelme": formats.read_labelme,
     "label studio": formats.read_label_studio,
     "cvat": formats.read_cvat,
+    "mots": formats.read_mots,
     "yolo": lambda name: formats.read_yolo(name, (8, 9)),
     "davis": formats.read_davis,
     "davis frame": formats.read_davis_frame,

@@ -132,6 +132,23 @@ def test_fixed_lengths_are_numbers_in_the_file(folder: Path, tmp_path: Path) -> 
     assert np.allclose(found["conditioned"], expected["conditioned"], atol=tolerances.EXPORTED)
 
 
+def test_opset_23_has_its_own_attention_and_rotation(folder: Path, tmp_path: Path) -> None:
+    name = "memory_attention"
+    export_model(tiny_model(), "onnx", tmp_path, ExportOptions(opset=23), only=(name,))
+
+    model = onnx.load(tmp_path / f"{name}.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    assert {"Attention", "RotaryEmbedding"} <= {node.op_type for node in model.graph.node}
+    assert manifest_of(tmp_path)["opset"] == 23
+    for sizes in SIZES:
+        graph = manifest_of(tmp_path)["graphs"][name]
+        inputs = random_inputs(graph, sizes, np.random.default_rng(8))
+        expected, found = (
+            run_onnx(where / f"{name}.onnx", inputs)["conditioned"] for where in (folder, tmp_path)
+        )
+        assert np.abs(found - expected).max() <= tolerances.EXPORTED * np.abs(expected).max()
+
+
 @pytest.mark.parametrize(
     ("options", "only", "message"),
     [

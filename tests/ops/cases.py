@@ -287,12 +287,17 @@ def _axial_rope(draw: Draw, dtype: DType) -> Case:
     heads, grid = number(draw, 1, 3), (number(draw, 1, 4), number(draw, 1, 4))
     unrotated = number(draw, 0, 3)
     tokens = number(draw, 0, 3) * grid[0] * grid[1] + unrotated
+    pooled = 0
+    if grid[0] % 2 == grid[1] % 2 == 0 and flag(draw):
+        pooled = number(draw, 1, 3) * grid[0] * grid[1] // 4
+        tokens += pooled
     x = array(draw, (*shape(draw, 0, 2), tokens, 4 * heads * number(draw, 1, 3)), dtype)
     attributes: dict[str, Attribute] = {
         "grid": grid,
         "theta": pick(draw, (10000.0, 100.0)),
         "heads": heads,
         "unrotated": unrotated,
+        **({"pooled": pooled} if pooled else {}),
     }
     return Case("axial_rope", (x,), attributes)
 

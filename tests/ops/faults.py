@@ -85,8 +85,20 @@ def _rope(x: Array, cos: Array, sin: Array, heads: int, rotated: int) -> Array:
     return np.concatenate([y, x[..., rotated:, :]], -2)
 
 
-def rope_interleaved(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
+def _rope_of_pooled(
+    x: Array, grid: Any, theta: float, heads: int, unrotated: int, pooled: int
+) -> Array:
+    """The true one: these faults are seen without pooled tokens."""
+    given = {"grid": grid, "theta": theta, "heads": heads, "unrotated": unrotated}
+    return TRUE["axial_rope"](x, **given, pooled=pooled)
+
+
+def rope_interleaved(
+    x: Array, *, grid: Any, theta: float, heads: int, unrotated: int, pooled: int = 0
+) -> Array:
     """Every position once for each frame, then the next: not frame after frame."""
+    if pooled:
+        return _rope_of_pooled(x, grid, theta, heads, unrotated, pooled)
     rotated = x.shape[-2] - unrotated
     if not rotated:
         return x
@@ -95,7 +107,11 @@ def rope_interleaved(x: Array, *, grid: Any, theta: float, heads: int, unrotated
     return _rope(x, cos, sin, heads, rotated)
 
 
-def rope_with_rows_first(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
+def rope_with_rows_first(
+    x: Array, *, grid: Any, theta: float, heads: int, unrotated: int, pooled: int = 0
+) -> Array:
+    if pooled:
+        return _rope_of_pooled(x, grid, theta, heads, unrotated, pooled)
     rotated = x.shape[-2] - unrotated
     if not rotated:
         return x
@@ -104,17 +120,13 @@ def rope_with_rows_first(x: Array, *, grid: Any, theta: float, heads: int, unrot
     return _rope(x, cos, sin, heads, rotated)
 
 
-def rope_turning_the_last(
-    x: Array, *, grid: Any, theta: float, heads: int, unrotated: int
-) -> Array:
+def rope_turning_the_last(x: Array, *, unrotated: int, **rest: Any) -> Array:
     """The first tokens are left alone, not the last."""
-    rotated = TRUE["axial_rope"](
-        np.roll(x, -unrotated, -2), grid=grid, theta=theta, heads=heads, unrotated=unrotated
-    )
+    rotated = TRUE["axial_rope"](np.roll(x, -unrotated, -2), unrotated=unrotated, **rest)
     return np.roll(rotated, unrotated, -2)
 
 
-def rope_of_halves(x: Array, *, grid: Any, theta: float, heads: int, unrotated: int) -> Array:
+def rope_of_halves(x: Array, *, heads: int, **rest: Any) -> Array:
     """Channel i goes with channel i + D/2, not with its neighbour."""
 
     def apart(x: Array, back: bool) -> Array:
@@ -122,14 +134,26 @@ def rope_of_halves(x: Array, *, grid: Any, theta: float, heads: int, unrotated: 
         split = (heads, size, 2) if back else (heads, 2, size)
         return x.reshape(*x.shape[:-1], *split).swapaxes(-1, -2).reshape(x.shape)
 
-    y = TRUE["axial_rope"](
-        apart(x, False), grid=grid, theta=theta, heads=heads, unrotated=unrotated
-    )
-    return apart(y, True)
+    return apart(TRUE["axial_rope"](apart(x, False), heads=heads, **rest), True)
 
 
 def rope_with_another_theta(x: Array, *, theta: float, **rest: Any) -> Array:
     return TRUE["axial_rope"](x, theta=theta * 2, **rest)
+
+
+def rope_of_pooled_corners(x: Array, *, pooled: int = 0, grid: Any, **rest: Any) -> Array:
+    """Averages of 2 x 2 cells are at the first of them, not at their middle."""
+    if not pooled:
+        return TRUE["axial_rope"](x, grid=grid, **rest)
+    wide = np.zeros_like(x[..., :pooled, :]).repeat(4, -2)
+    frames, (h, w) = pooled * 4 // (grid[0] * grid[1]), grid
+    cells = wide.reshape(*x.shape[:-2], frames, h, w, x.shape[-1])
+    corners = x[..., :pooled, :].reshape(*x.shape[:-2], frames, h // 2, w // 2, x.shape[-1])
+    cells[..., ::2, ::2, :] = corners
+    y = TRUE["axial_rope"](wide, grid=grid, **{**rest, "unrotated": 0}).reshape(cells.shape)
+    first = y[..., ::2, ::2, :].reshape(x[..., :pooled, :].shape)
+    rest_of_it = TRUE["axial_rope"](x[..., pooled:, :], grid=grid, **rest)
+    return np.concatenate([first, rest_of_it], -2)
 
 
 def linear_transposed(x: Array, weight: Array, *bias: Array, activation: str = "none") -> Array:
@@ -258,8 +282,10 @@ def sigmoid_of_twice(x: Array) -> Array:
     return TRUE["sigmoid"](x * np.float32(1.01))
 
 
-def rows_first(grid: tuple[int, int], width: int, theta: float) -> tuple[Array, Array]:
-    cos, sin = rotation_tables(grid, width, theta)
+def rows_first(
+    grid: tuple[int, int], width: int, theta: float, stride: int = 1
+) -> tuple[Array, Array]:
+    cos, sin = rotation_tables(grid, width, theta, stride)
     return np.roll(cos, width // 4, 1), np.roll(sin, width // 4, 1)
 
 
@@ -279,6 +305,7 @@ IN_REFERENCES: list[tuple[str, Reference]] = [
     ("axial_rope", rope_turning_the_last),
     ("axial_rope", rope_of_halves),
     ("axial_rope", rope_with_another_theta),
+    ("axial_rope", rope_of_pooled_corners),
     ("linear", linear_transposed),
     ("linear", linear_without_activation),
     ("linear", linear_without_bias),

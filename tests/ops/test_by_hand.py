@@ -224,6 +224,19 @@ WORKED: list[tuple[str, tuple[Array, ...], dict[str, Any], Any]] = [
             [math.cos(1), math.sin(1), math.cos(0.1), math.sin(0.1), 1, 0, 1, 0],
         ],
     ),
+    # one average of 2 x 2 cells, at column and row 1/2; then the four cells of a frame
+    (
+        "axial_rope",
+        (f32([[1, 0, 1, 0]] * 5),),
+        {"grid": (2, 2), "theta": 10000.0, "heads": 1, "unrotated": 0, "pooled": 1},
+        [
+            [math.cos(0.5), math.sin(0.5), math.cos(0.5), math.sin(0.5)],
+            [1, 0, 1, 0],
+            [math.cos(1), math.sin(1), 1, 0],
+            [1, 0, math.cos(1), math.sin(1)],
+            [math.cos(1), math.sin(1), math.cos(1), math.sin(1)],
+        ],
+    ),
     (
         "resize",
         (f32([1, 2, 3]).reshape(1, 1, 1, 3),),

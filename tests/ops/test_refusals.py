@@ -45,6 +45,8 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("axial_rope", "f32[4,4]", ROPE | {"unrotated": 8}),
     ("axial_rope", "f32[4,4]", ROPE | {"heads": 0}),
     ("axial_rope", "f32[4,4]", ROPE | {"grid": (0, 2)}),
+    ("axial_rope", "f32[4,4]", ROPE | {"grid": (1, 2), "pooled": 2}),
+    ("axial_rope", "f32[9,4]", ROPE | {"grid": (4, 2), "pooled": 1}),
     ("cast", "f32[2]", {"dtype": "f8"}),
     ("clip", "f32[2]", {"low": 1.0, "high": 0.0}),
     ("clip", "i64[2]", {"low": 0.0, "high": 1.0}),

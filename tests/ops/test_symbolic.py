@@ -46,6 +46,10 @@ USES: dict[str, tuple[Use, ...]] = {
     "axial_rope": (
         Use("f32[N,6*M,8]", {"grid": (2, 3), "theta": 10000.0, "heads": 2, "unrotated": 0}),
         Use("f32[4*M+N,4]", {"grid": (2, 2), "theta": 100.0, "heads": 1, "unrotated": N}),
+        Use(
+            "f32[M+4,4]",
+            {"grid": (2, 2), "theta": 100.0, "heads": 1, "unrotated": 0, "pooled": M},
+        ),
     ),
     "cast": (Use("f32[M]", {"dtype": "i64"}), Use("i64[N,M]", {"dtype": "f16"})),
     "clip": tuple(Use(use.types, {"low": -1.0, "high": 1.0}) for use in _UNARY),

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from samgraph.graph import Array
-from samgraph.models.sam2.config import CONFIGS, Sam2Config
+from samgraph.models.sam2.config import CONFIGS
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from tests import tolerances
 from tests.golden.configs import OFFICIAL
 from tests.models.sam2.bench import Bench, Outputs, known_weights
@@ -31,7 +32,7 @@ FIRST_SEED = 300
 class Pair:
     """The same model twice: Meta's, and ours on OpenVINO."""
 
-    config: Sam2Config
+    config: TrackerConfig
     theirs: Any
     ours: Bench
 
@@ -111,7 +112,7 @@ PROMPTS = {
 }
 
 
-def features(config: Sam2Config, count: int) -> tuple[Array, Array, Array]:
+def features(config: TrackerConfig, count: int) -> tuple[Array, Array, Array]:
     """Image embeddings and fine maps of `count` images."""
     C, E = config.channels, config.grid
     return (

@@ -23,6 +23,14 @@ def decompose_axial_rope_of_a_linear_layer() -> Graph:
 
 
 @case("decompose_axial_rope")
+def decompose_axial_rope_of_pooled_frames() -> Graph:
+    builder = Builder("pooled")
+    x = builder.input("x", "f32[N,F+4,4]")
+    y = ops.axial_rope(x, grid=(2, 2), theta=100.0, pooled=x.shape[1] - 4)
+    return builder.finish(y=y)
+
+
+@case("decompose_axial_rope")
 def decompose_axial_rope_of_an_input() -> Graph:
     builder = Builder("queries")
     x = builder.input("x", "f32[B,4,8]")
@@ -213,6 +221,16 @@ def absorb_key_rotation_of_a_memory() -> Graph:
     keys = ops.linear(x, builder.param("w", "f32[8,2]"), builder.param("b", "f32[8]"))
     keys = ops.axial_rope(keys, grid=(2, 2), theta=100.0, unrotated=pointers.shape[0])
     return builder.finish(y=ops.attention(q, keys, x, heads=1, scale=0.5))
+
+
+@case("absorb_key_rotation")
+def absorb_key_rotation_of_pooled_frames() -> Graph:
+    builder = Builder("pooled")
+    x, q = builder.input("x", "f32[B,F+4,2]"), builder.input("q", "f32[B,4,8]")
+    mask, F = builder.input("mask", "f32[F+4]"), x.shape[1] - 4
+    keys = ops.linear(x, builder.param("w", "f32[8,2]"), builder.param("b", "f32[8]"))
+    keys = ops.axial_rope(keys, grid=(2, 2), theta=100.0, pooled=F)
+    return builder.finish(y=ops.attention(q, keys, x, mask, heads=1, scale=0.5))
 
 
 @case("absorb_key_rotation")

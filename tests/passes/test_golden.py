@@ -8,7 +8,11 @@ import pytest
 from samgraph import ops
 from samgraph.graph import Builder, Graph, Tensor, TensorType, parse_graph, print_graph
 from samgraph.passes import optimise
-from tests.passes import decoder_cases, openvino_cases  # noqa: F401  (they register themselves)
+from tests.passes import (  # noqa: F401  (they register themselves)
+    convolution_cases,
+    decoder_cases,
+    openvino_cases,
+)
 from tests.passes.every_pass import EVERY_PASS
 from tests.passes.golden_case import CASES, case
 

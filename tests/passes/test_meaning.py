@@ -32,6 +32,8 @@ ALGEBRAIC = {
     "absorb_value_projection",
     "merge_projections",
     "merge_linears",
+    "fold_batch_norm",
+    "merge_depthwise",
     "pointwise_to_linear",
     "absorb_scale",
     "project_sums",

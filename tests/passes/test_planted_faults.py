@@ -93,6 +93,22 @@ def _pad_the_other_side(rewriter: Rewriter, node: Node) -> Value | None:
     return _emit(rewriter, node, *node.inputs, before=after, after=before)
 
 
+def _pad_all_before(rewriter: Rewriter, node: Node) -> Value | None:
+    """Both counts of each axis come before."""
+    before, after = node.integers("before"), node.integers("after")
+    both = tuple(a + b for a, b in zip(before, after, strict=True))
+    return _emit(rewriter, node, *node.inputs, before=both, after=(0,) * len(both))
+
+
+def _no_identity(rewriter: Rewriter, node: Node) -> Value | None:
+    literal = node.attributes["value"]
+    return (
+        rewriter.emit("constant", value=Literal(literal.array * 0))
+        if isinstance(literal, Literal)
+        else None
+    )
+
+
 def _the_other_way_round(rewriter: Rewriter, node: Node) -> Value | None:
     return _emit(rewriter, node, *node.inputs[::-1])
 
@@ -205,6 +221,22 @@ IN_PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
     ),
     "bias not scaled": (
         _spoiling("absorb_scale", "mul", _forget_product_with_bias),
+        ALGEBRAIC_PASS,
+    ),
+    "shift of a batch norm forgotten": (
+        _spoiling("fold_batch_norm", "conv2d", _forget_bias),
+        ALGEBRAIC_PASS,
+    ),
+    "bias before a batch norm not scaled": (
+        _spoiling("fold_batch_norm", "mul", _forget_product_with_bias),
+        ALGEBRAIC_PASS,
+    ),
+    "small kernel not in the middle": (
+        _spoiling("merge_depthwise", "pad", _pad_all_before),
+        ALGEBRAIC_PASS,
+    ),
+    "identity forgotten": (
+        _spoiling("merge_depthwise", "constant", _no_identity),
         ALGEBRAIC_PASS,
     ),
     "bias of cells forgotten": (

@@ -9,7 +9,7 @@ import pytest
 from samgraph.engines import Device, EngineOptions, devices, find_engine, parse_device
 from samgraph.engines import protocol as protocol_module
 from samgraph.engines.protocol import Listing
-from samgraph.errors import EngineError, OptionError, SamgraphWarning
+from samgraph.errors import EngineError, OptionError
 from samgraph.runtime import CompileOptions, Session
 from samgraph.runtime.devices import devices_here
 
@@ -24,6 +24,10 @@ PLAIN = CompileOptions(threads=1, cache=False)
         ("cuda", Device("cuda")),
         ("cuda:0", Device("cuda", 0)),
         ("cuda:12", Device("cuda", 12)),
+        ("gpu:1", Device("gpu", 1)),
+        ("npu", Device("npu")),
+        ("mps", Device("mps")),
+        ("xpu:0", Device("xpu", 0)),
     ],
 )
 def test_a_device_is_read_as_it_prints(text: str, device: Device | None) -> None:
@@ -32,14 +36,27 @@ def test_a_device_is_read_as_it_prints(text: str, device: Device | None) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "npu", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "CUDA", "cpu:0", "auto:0", " cpu"]
+    "text",
+    [
+        "",
+        "tpu",
+        "mps:1",
+        "cuda:",
+        "cuda:x",
+        "cuda:-1",
+        "cuda:1:2",
+        "CUDA",
+        "cpu:0",
+        "auto:0",
+        " cpu",
+    ],
 )
 def test_other_names_are_refused(text: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse_device(text)
 
     assert str(caught.value) == (
-        f"there is no device `{text}`\n  expected: auto, cpu, cuda or cuda:0"
+        f"there is no device `{text}`\n  expected: auto, cpu, cuda, gpu, npu, mps, xpu or cuda:0"
     )
 
 
@@ -57,19 +74,60 @@ def test_a_device_of_torch_is_read_as_its_name(
     assert parse_device(device) is device
 
 
-@pytest.mark.parametrize("name", ["mps", "mps:0"])
-def test_an_apple_gpu_is_the_cpu_or_not_here(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("mps", "there is no Apple GPU"),
+        ("gpu", "there is no Intel GPU"),
+        ("xpu", "there is no Intel GPU"),
+        ("npu", "there is no NPU"),
+    ],
+)
+def test_a_device_that_is_not_here_is_refused_in_a_sentence(
+    name: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
+    for folder in ("_GRAPHICS", "_ACCELERATORS"):
+        monkeypatch.setattr(devices, folder, tmp_path)
+
     with pytest.raises(EngineError) as caught:
         Session(name, PLAIN)
+
     assert str(caught.value) == (
-        f"device `{name}` cannot be used here\n  got:      there is no Apple GPU\n"
-        '  hint: use device="auto"'
+        f'device `{name}` cannot be used here\n  got:      {why}\n  hint: use device="auto"'
     )
 
+
+def test_an_apple_gpu_is_known_by_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.warns(SamgraphWarning, match="no engine runs on mps"):
-        assert parse_device(name) == Device("cpu")
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
+
+    assert parse_device("mps:0") == Device("mps")
+    assert devices.why_absent(Device("mps")) is None
+
+
+def test_intel_devices_are_counted_by_their_vendor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, vendor in (("renderD128", "0x8086"), ("renderD129", "0x10de"), ("accel0", "0x8086")):
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / "device" / "vendor").write_text(f"{vendor}\n")
+    (tmp_path / "renderD130").mkdir()
+    monkeypatch.setattr(sys, "platform", "linux")
+    for folder in ("_GRAPHICS", "_ACCELERATORS"):
+        monkeypatch.setattr(devices, folder, tmp_path)
+
+    assert [devices.why_absent(Device(kind)) for kind in ("gpu", "xpu", "npu")] == [None] * 3
+    assert devices.why_absent(Device("gpu", 1)) == "there is 1 of them"
+    monkeypatch.setattr(sys, "platform", "win32")  # where only the engine can tell
+    assert devices.why_absent(Device("gpu", 5)) is None
+
+
+def test_an_amd_gpu_is_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_gpu(monkeypatch)
+    monkeypatch.setattr(devices, "_rocm_devices", lambda: 1)
+
+    assert devices.why_absent(Device("cuda")) is None
 
 
 def test_a_session_says_where_it_runs() -> None:
@@ -82,7 +140,8 @@ def test_a_device_that_is_no_text_is_refused() -> None:
 
 
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "_cuda_devices", lambda: 0)
+    for count in ("_cuda_devices", "_rocm_devices", "_intel_gpus", "_accelerators"):
+        monkeypatch.setattr(devices, count, lambda: 0)
 
 
 def test_auto_without_a_gpu_is_the_cpu_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +204,7 @@ def test_a_named_engine_goes_to_the_device_it_prefers_and_can_use(
 
 
 def test_help_says_what_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_gpu(monkeypatch)
     monkeypatch.setattr(devices, "_cuda_devices", lambda: 2)
     assert devices_here() == "auto, cpu, cuda"
 

@@ -256,9 +256,11 @@ def test_the_reference_has_no_bf16_and_says_so() -> None:
 
 def test_an_unknown_device_is_refused_by_name() -> None:
     with pytest.raises(OptionError) as caught:
-        Session("npu")
+        Session("tpu")
 
-    assert str(caught.value) == "there is no device `npu`\n  expected: auto, cpu, cuda or cuda:0"
+    assert str(caught.value) == (
+        "there is no device `tpu`\n  expected: auto, cpu, cuda, gpu, npu, mps, xpu or cuda:0"
+    )
 
 
 def test_cuda_is_refused_with_a_way_out() -> None:

@@ -20,7 +20,6 @@ FAMILIES: tuple[Family, ...] = (
     Family("SAM 3", (r"^detector\.", r"^tracker\.")),
     Family("SAM 3, saved by transformers", (r"^(detector_model|tracker_model|tracker_neck)\.",)),
     Family("SAM 3, saved by transformers", (r"^detr_(encoder|decoder)\.", r"^vision_encoder\.")),
-    Family("EdgeTAM", (r"^(spatial_perceiver|image_encoder\.trunk\.body)\.",)),
     Family("HQ-SAM", (r"^mask_decoder\.(hf_token|compress_vit_feat)\b",)),
     Family("MobileSAM", (r"^image_encoder\.patch_embed\.seq\.0\.c\.", r"^mask_decoder\.")),
     Family("EdgeSAM", (r"^image_encoder\.features\.", r"^mask_decoder\.")),

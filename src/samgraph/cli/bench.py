@@ -3,15 +3,18 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 import click
 
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.errors import GraphError
 from samgraph.evaluate.op_profile import OpTiming, peak_gflops, profile_ops
-from samgraph.evaluate.speed import Timing, time_graphs
+from samgraph.evaluate.speed import FrameTiming, Timing, time_frames, time_graphs
+from samgraph.models import find_family
 from samgraph.models.sam2.model import Sam2Model
 from samgraph.models.sam2.statistics import TYPICAL
+from samgraph.runtime import APPROXIMATIONS
 
 # What a tracked frame and a prompted image run; others by name.
 _USUAL = ("image_encoder", "decode", "memory_encoder", "memory_attention")
@@ -20,16 +23,19 @@ _USUAL = ("image_encoder", "decode", "memory_encoder", "memory_attention")
 @click.command()
 @click.option("--graphs", help="Graphs, separated by commas; `all` for all.")
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True)
-@click.option("--ops", is_flag=True, help="Time the products of each graph, by themselves.")
+@click.option(
+    "--profile", "ops", is_flag=True, help="Time the products of each graph, by themselves."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@model_options
+@partial(model_options, profile="--profiles")
 def command(graphs: str | None, runs: int, ops: bool, as_json: bool, choice: ModelChoice) -> None:
     """Time the graphs of a model: compiling without the cache, and the median of --runs runs.
 
-    --profile takes names separated by commas, `fused,split` by default: graphs that a profile
-    compiles differently have a row each. The runs of all graphs are interleaved.
+    --profiles takes names separated by commas, `fused,split` by default: graphs that a profile
+    compiles differently have a row each. The runs of all graphs are interleaved. Without --graphs
+    and --profiles, also what each approximation would gain on a tracked frame.
 
-    With --ops: multiply-adds, megabytes moved, GFLOP/s and the share of this machine's rate,
+    With --profile: multiply-adds, megabytes moved, GFLOP/s and the share of this machine's rate,
     measured in the same run, of the products of each graph as the first profile compiles it.
     """
     models: dict[str, Sam2Model] = {}
@@ -41,10 +47,12 @@ def command(graphs: str | None, runs: int, ops: bool, as_json: bool, choice: Mod
         _show_ops(first, _names(graphs, first), runs, as_json)
         return
     timings = time_graphs(models, _names(graphs, first), runs=runs)
+    frames = [] if graphs or choice.profile else _approximations(choice, first, runs)
     reason = first.session.reason.partition("; profile")[0]
     if as_json:
         rows = [asdict(timing) for timing in timings]
         found = {"model": first.config.name, "reason": reason, "sizes": TYPICAL, "graphs": rows}
+        found["approximations"] = [asdict(timing) for timing in frames]
         click.echo(json.dumps(found, indent=2))
         return
     click.echo(f"{first.config.name} at {first.config.image_size} px: {reason}")
@@ -52,6 +60,31 @@ def command(graphs: str | None, runs: int, ops: bool, as_json: bool, choice: Mod
         click.echo(line)
     sizes = ", ".join(f"{name}={size}" for name, size in TYPICAL.items())
     click.echo(f"median of {runs} interleaved runs, {sizes}; compiled without the cache")
+    for line in _frames_table(frames):
+        click.echo(line)
+
+
+def _approximations(choice: ModelChoice, exact: Sam2Model, runs: int) -> list[FrameTiming]:
+    """A tracked frame as it is asked for, and with each approximation that the model has."""
+    models = {choice.approximation or "exact": exact}
+    if choice.approximation is None:
+        for name in sorted(
+            find_family(exact.family).approximations, key=list(APPROXIMATIONS).index
+        ):
+            models[name] = replace(choice, approximation=name).load(cache=False).core
+    return time_frames(models, _USUAL, runs=runs)
+
+
+def _frames_table(frames: list[FrameTiming]) -> list[str]:
+    if len(frames) < 2:
+        return []
+    rows = [("approximation", "tracked frame", "faster", "what it does")]
+    for timing in frames:
+        found = APPROXIMATIONS.get(timing.approximation)
+        faster = f"{frames[0].seconds / timing.seconds:.2f}x"
+        spent = f"{1e3 * timing.seconds:.1f} ms"
+        rows.append((timing.approximation, spent, faster, found.does if found else ""))
+    return ["", *_aligned(rows, left=(0, 3))]
 
 
 def _show_ops(model: Sam2Model, names: list[str], runs: int, as_json: bool) -> None:

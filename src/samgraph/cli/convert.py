@@ -52,7 +52,7 @@ def command(
     """Write the masks of SOURCE in another format; needs no model.
 
     SOURCE is frames.jsonl of a tracking run or the folder of one, COCO, Label Studio or labelme
-    JSON, CVAT XML, or a folder of DAVIS masks.
+    JSON, CVAT XML, MOTS text, or a folder of DAVIS masks.
     """
     written = run_convert(ConvertJob(source, out, name, images, write))
     if as_json:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from samgraph.cli.eval_images import images
+from samgraph.cli.option_groups import policy_option
 from samgraph.cli.options import FilePath, ModelChoice, model_options
 from samgraph.errors import VideoError, printable
 from samgraph.evaluate.davis import Figures, mean_figures
@@ -39,9 +40,15 @@ command.add_command(images)
 )
 @click.option("--sequence", "names", multiple=True, help="Only this sequence; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@policy_option
 @model_options
 def davis(
-    folder: Path, prompt: FirstPrompt, names: tuple[str, ...], as_json: bool, choice: ModelChoice
+    folder: Path,
+    prompt: FirstPrompt,
+    names: tuple[str, ...],
+    as_json: bool,
+    policy: str,
+    choice: ModelChoice,
 ) -> None:
     """J, F and J&F on FOLDER: JPEGImages/ and Annotations/, with a folder per sequence.
 
@@ -53,7 +60,7 @@ def davis(
     results: dict[str, SequenceFigures] = {}
     uncounted: list[str] = []
     for sequence in sequences:
-        figures = evaluate_sequence(model, sequence, prompt)
+        figures = evaluate_sequence(model, sequence, prompt, policy)
         if not figures.tracked:
             uncounted.append(sequence.name)
             text = f"{sequence.name}: nothing to count, only the given frame is annotated"

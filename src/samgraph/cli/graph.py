@@ -1,5 +1,7 @@
 """`samgraph graph`: show any part of the model, before or after passes, or its cost."""
 
+from typing import Any
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -8,8 +10,10 @@ from samgraph.cli.options import FilePath
 from samgraph.errors import GraphError, OptionError
 from samgraph.graph import Graph, print_graph, to_dot, to_svg
 from samgraph.media.files import write_atomically
-from samgraph.models.sam2.config import CONFIGS, NANO, Sam2Config, find_config
-from samgraph.models.sam2.graphs import TRACES
+from samgraph.models import families
+from samgraph.models.family import Family
+from samgraph.models.loading import find_config
+from samgraph.models.sam2.config import NANO
 from samgraph.models.sam2.statistics import TYPICAL, measure
 from samgraph.passes import fold_params
 from samgraph.passes.cut import cut
@@ -54,17 +58,17 @@ def command(
 ) -> None:
     """Show graph NAME of the model; with no NAME, the cost of all parts of all sizes."""
     if name is None and stage != "passes":
-        _print_costs([NANO, *CONFIGS.values()])
+        _print_costs([NANO.name, *(name for family in families() for name in family.configs)])
         return
     options = CompileOptions(engine=engine, precision=precision, profile=profile)
     session = Session(device, options)
     if name is None:
         _print_passes(session)
         return
-    config = find_config(model)
+    family, config = find_config(model)
     if image_size is not None:
         config = config.at_size(image_size)
-    graph = trace(config, name)
+    graph = trace(family, config, name)
     is_split = session.options.chosen_profile.stages == "split"
     if is_split and (svg or dot):
         raise OptionError("a split graph is not drawn in one file", hint="leave out `--profile`")
@@ -86,25 +90,25 @@ def command(
                 click.echo(f"wrote {path}")
 
 
-def trace(config: Sam2Config, name: str) -> Graph:
+def trace(family: Family, config: Any, name: str) -> Graph:
     """The graph called `name`, or an error that lists the names."""
-    if name not in TRACES:
-        raise GraphError(f"there is no graph `{name}`", expected=", ".join(TRACES))
-    return TRACES[name](config)
+    names = family.trace(config.smallest())
+    if name not in names:
+        raise GraphError(f"there is no graph `{name}`", expected=", ".join(names))
+    return family.trace(config, [name])[name]
 
 
-def _print_costs(configs: list[Sam2Config]) -> None:
-    if not configs:
-        raise OptionError("no model to measure")
+def _print_costs(names: list[str]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = ("model", "graph", "nodes", "parameters", "multiply-adds", "weights", "values")
     for title in titles:
         table.add_column(title, justify="left" if title in ("model", "graph") else "right")
-    for config in configs:
-        for name in TRACES:
-            cost = measure(TRACES[name](config))
+    for model in names:
+        family, config = find_config(model)
+        for number, (name, graph) in enumerate(family.trace(config).items()):
+            cost = measure(graph)
             table.add_row(
-                config.name if name == next(iter(TRACES)) else "",
+                "" if number else model,
                 name,
                 str(cost.nodes),
                 f"{cost.parameters / 1e6:.2f} M",

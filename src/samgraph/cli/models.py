@@ -9,6 +9,7 @@ from rich.table import Table
 
 from samgraph.checkpoint import RELEASES, Release, builtin
 from samgraph.checkpoint.download import cache_folder, cached
+from samgraph.checkpoint.sister_files import APACHE, SISTER_FILES, SisterFile
 from samgraph.errors import printable
 
 _QUALITY = ("box", "1 click", "5 clicks", "J")
@@ -19,11 +20,15 @@ _FIGURES_NOTE = "box and clicks: mean IoU with its teacher; J: on clips; see MOD
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """List the models: names, sizes, what is downloaded, and the quality of the built-in model.
+    """List the models: names, sizes, licences, what is here, the quality of the built-in model.
 
-    A model that is not on this machine is downloaded when it is first used.
+    SAM 2 is downloaded when it is first used; the file of a sister model is given by its path.
     """
-    rows = [_built_in_row(), *(_row(release) for release in RELEASES)]
+    rows = [
+        _built_in_row(),
+        *(_row(release) for release in RELEASES),
+        *(_sister_row(file) for file in SISTER_FILES),
+    ]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -35,6 +40,8 @@ def command(as_json: bool) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\n{_FIGURES_NOTE}", soft_wrap=True)
+    licences = sorted({str(row["licence"]) for row in rows})
+    console.print(f"licence of the weights: {', '.join(licences)}")
     kept = printable(f"downloads are kept in {cache_folder()}")
     console.print(kept, soft_wrap=True, markup=False)
     console.print('use one with `--model NAME`, or `samgraph.load("NAME")`')
@@ -48,7 +55,7 @@ def _cells(row: dict[str, object]) -> list[str]:
         str(row["name"]),
         f"{row['parameters']} M",
         f"{row['megabytes']} MB",
-        here if row["path"] else "no",
+        here if row["path"] else "no" if row["downloads"] else "by path",
         *(f"{figures[name]:.2f}" if name in figures else "" for name in _QUALITY),
     ]
 
@@ -62,6 +69,8 @@ def _built_in_row() -> dict[str, object]:
         "megabytes": round(nano.size_bytes / 1e6),
         "path": str(path) if os.path.isfile(path) else None,
         "built_in": True,
+        "downloads": False,
+        "licence": APACHE,
         "quality": nano.quality,
     }
 
@@ -74,5 +83,21 @@ def _row(release: Release) -> dict[str, object]:
         "megabytes": round(release.approximate_bytes / 1e6),
         "path": None if path is None else str(path),
         "built_in": False,
+        "downloads": True,
+        "licence": APACHE,
+        "quality": None,
+    }
+
+
+def _sister_row(file: SisterFile) -> dict[str, object]:
+    path = cache_folder() / file.file
+    return {
+        "name": file.name,
+        "parameters": round(file.parameters / 1e6, 1),
+        "megabytes": round(file.approximate_bytes / 1e6),
+        "path": str(path) if path.is_file() else None,
+        "built_in": False,
+        "downloads": False,
+        "licence": file.licence,
         "quality": None,
     }

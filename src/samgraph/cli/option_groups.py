@@ -8,9 +8,19 @@ from typing import Any, TypeAlias
 import click
 
 from samgraph.formats.table import WriteOptions
+from samgraph.predict.video.policies.table import DEFAULT, POLICIES
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 _SECTION = "section"
+policy_option = click.option(
+    "--policy",
+    type=click.Choice(list(POLICIES)),
+    default=DEFAULT,
+    show_default=True,
+    help="What frames read of memory: "
+    + "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
+    + ".",
+)
 
 
 class SectionedCommand(click.Command):

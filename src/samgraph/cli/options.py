@@ -74,20 +74,22 @@ class ModelChoice:
     threads: int | None
     profile: str | None
     image_size: int | None
+    approximation: str | None = None
 
     @property
     def precision(self) -> str | None:
         """As requested, or the profile's; None: the device's default."""
-        return self._options(cache=True).asked_precision
+        return self.compile_options().asked_precision
 
     def load(self, *, cache: bool = True) -> Any:
         """The model: the built-in one, or one that is downloaded once."""
         from samgraph.predict.model import load
 
-        options = self._options(cache=cache)
+        options = self.compile_options(cache=cache)
         return load(self.model, device=self.device, image_size=self.image_size, options=options)
 
-    def _options(self, *, cache: bool) -> "CompileOptions":
+    def compile_options(self, *, cache: bool = True) -> "CompileOptions":
+        """How graphs are compiled."""
         from samgraph.models.loading import weights_file
         from samgraph.runtime import CompileOptions, find_profile
 
@@ -97,6 +99,7 @@ class ModelChoice:
             threads=self.threads,
             profile=find_profile(self.profile, weights_file(self.model)),
             cache=cache,
+            approximation=self.approximation,
         )
 
 
@@ -110,8 +113,22 @@ class _DeviceOption(click.Option):
         return super().get_help_record(ctx)
 
 
-def model_options(function: Function) -> Callable[..., Any]:
-    """Adds --model and how to run it; the command gets them as `choice`, a `ModelChoice`."""
+class _ApproximateOption(click.Option):
+    """--approximate, whose help says which approximations there are."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from samgraph.runtime import APPROXIMATIONS
+
+        names = ", ".join(APPROXIMATIONS)
+        self.help = f"Compute less, at a cost in quality: {names} (docs/performance.md)."
+        return super().get_help_record(ctx)
+
+
+def model_options(function: Function, *, profile: str = "--profile") -> Callable[..., Any]:
+    """Adds --model and how to run it; the command gets them as `choice`, a `ModelChoice`.
+
+    `profile` is what the option for the profile is called.
+    """
 
     @click.option(
         "--model",
@@ -131,12 +148,20 @@ def model_options(function: Function) -> Callable[..., Any]:
     )
     @click.option("--threads", type=click.IntRange(min=1), help="Cores to use; by default all.")
     @click.option(
-        "--profile",
+        profile,
+        "profile",
         metavar="NAME|PATH",
         help="How to compile: fused, split, plain, one of `x.profiles.toml` next to `x.pt`, or a "
         "TOML file.",
     )
     @click.option("--image-size", type=int, help="Input size, if not the model's own.")
+    @click.option(
+        "--approximate",
+        "approximation",
+        cls=_ApproximateOption,
+        metavar="NAME",
+        help="Compute less, at a cost in quality.",
+    )
     @wraps(function)
     def with_choice(
         *args: Any,
@@ -147,9 +172,12 @@ def model_options(function: Function) -> Callable[..., Any]:
         threads: int | None,
         profile: str | None,
         image_size: int | None,
+        approximation: str | None,
         **kwargs: Any,
     ) -> Any:
-        choice = ModelChoice(model, device, engine, precision, threads, profile, image_size)
+        choice = ModelChoice(
+            model, device, engine, precision, threads, profile, image_size, approximation
+        )
         return function(*args, choice=choice, **kwargs)
 
     return with_choice

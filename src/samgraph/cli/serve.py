@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from samgraph.cli.exit_codes import ExitCode
-from samgraph.cli.option_groups import SectionedCommand, section
+from samgraph.cli.option_groups import SectionedCommand, policy_option, section
 from samgraph.cli.options import ModelChoice, model_options
 from samgraph.errors import OptionError
 
@@ -70,6 +70,7 @@ class Listening:
     click.option("--working", type=int, help="Requests that use the model at the same time."),
     click.option("--waiting", type=int, help="Requests that may wait; others get 503."),
 )
+@section("Tracking", policy_option)
 @section("Model", model_options)
 def command(choice: ModelChoice, opens: bool, **given: object) -> ExitCode:
     """Serve a page to click on images and videos, and an API, on this machine.

@@ -10,6 +10,7 @@ from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.option_groups import (
     SectionedCommand,
     option_group,
+    policy_option,
     section,
     write_options,
 )
@@ -19,12 +20,14 @@ from samgraph.errors import OptionError, printable
 from samgraph.formats.table import FORMATS, WriteOptions
 from samgraph.jobs.track import (
     FrameRange,
+    Job,
     RunOptions,
     TrackingOptions,
     TrackJob,
     TrackReport,
     run_track,
 )
+from samgraph.jobs.track_everything import EverythingJob, SearchOptions
 from samgraph.predict.video.prompts import ObjectId
 
 FRAME = click.IntRange(min=0)
@@ -35,6 +38,7 @@ Examples:
   samgraph track frames/ --box 75,275,400,600:1 --point 30,40@12:2 -o out/ --format coco
   samgraph track clip.mp4 --mask first.png -o out/ --format davis --format overlay
   samgraph track clip.mp4 --point 210,350 -o out/ --resume
+  samgraph track clip.mp4 --everything -o out/ --format coco-vid --format mot
 """
 
 range_options = option_group(
@@ -66,6 +70,27 @@ tracking_options = option_group(
         "--overlaps/--no-overlaps", default=True,
         help="Whether a pixel may belong to several objects (the default).",
     ),
+    policy_option,
+)  # fmt: skip
+search_options = option_group(
+    "search",
+    SearchOptions,
+    click.option(
+        "--everything", is_flag=True,
+        help="Find and track everything, without prompts; new things as they enter.",
+    ),
+    click.option(
+        "--every", type=FRAME, metavar="N",
+        help="Search for new things every N frames (30), and when the picture changes.",
+    ),
+    click.option(
+        "--max-objects", type=click.IntRange(min=1), metavar="N",
+        help="The most objects tracked at once (32): the absent and the smallest end.",
+    ),
+    click.option(
+        "--points-per-side", type=click.IntRange(min=1), metavar="N",
+        help="Points along each side of the grid that a search prompts (16).",
+    ),
 )  # fmt: skip
 run_options = option_group(
     "run",
@@ -89,6 +114,7 @@ run_options = option_group(
 @click.command(cls=SectionedCommand, epilog=_EXAMPLES)
 @click.argument("video")
 @section("Prompts", prompt_options)
+@section("Without prompts", search_options)
 @section("Frames", range_options)
 @section("Tracking", tracking_options)
 @section(
@@ -122,6 +148,7 @@ run_options = option_group(
 def command(
     video: str,
     prompts: VideoPrompts,
+    search: SearchOptions,
     out: Path,
     formats: tuple[str, ...],
     write: WriteOptions,
@@ -139,10 +166,19 @@ def command(
     object 1. OUT also gets frames.jsonl, a line per frame, written while tracking: after a stop of
     any kind, --resume continues, and ends with the same files.
     """
-    given = prompts.by_object_and_frame(frame_range.start or 0)
     names = tuple(dict.fromkeys(formats))
-    named = _labels(labels, tuple(dict.fromkeys(name for name, _ in given)))
-    job = TrackJob(video, given, out, names, frame_range, tracking, write, named)
+    job: Job
+    if search.everything:
+        if prompts != VideoPrompts() or len(labels) > 1:
+            raise OptionError("--everything takes no prompts, and one --label at most")
+        found = search.discovery()
+        label = labels[0] if labels else None
+        job = EverythingJob(video, out, names, frame_range, tracking, write, label, found)
+    else:
+        search.refuse_unused()
+        given = prompts.by_object_and_frame(frame_range.start or 0)
+        named = _labels(labels, tuple(dict.fromkeys(name for name, _ in given)))
+        job = TrackJob(video, given, out, names, frame_range, tracking, write, named)
     report = run_track(job, choice.load, run)
     if as_json:
         click.echo(json.dumps(_summary(report, out), indent=2))

@@ -16,15 +16,17 @@ from samgraph.compat.sam2_video_predictor import SAM2VideoPredictor, SAM2VideoPr
 from samgraph.compat.video_settings import VideoSettings, video_settings
 from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, OptionError
+from samgraph.models import families
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import Source, load_model
-from samgraph.models.sam2.config import CONFIGS, Sam2Config
+from samgraph.models.sam2.config import CONFIGS
+from samgraph.models.sam2.tracker_config import TrackerConfig
 
 _FILE = re.compile(r"(?P<name>sam2(\.1)?_hiera_(t|s|b\+|l))\.ya?ml")
 
 
 def build_sam2(
-    config_file: str | Sam2Config,
+    config_file: str | TrackerConfig,
     ckpt_path: Source | None = None,
     device: DeviceLike = "auto",
     mode: str = "eval",
@@ -43,7 +45,7 @@ def build_sam2(
 
 
 def build_sam2_video_predictor(
-    config_file: str | Sam2Config,
+    config_file: str | TrackerConfig,
     ckpt_path: Source | None = None,
     device: DeviceLike = "auto",
     mode: str = "eval",
@@ -73,14 +75,21 @@ def build_sam2_video_predictor_hf(model_id: str, **kwargs: Any) -> SAM2VideoPred
     return build_sam2_video_predictor(model_id, model_id, **kwargs)
 
 
-def config_named(config_file: str | Sam2Config) -> Sam2Config:
+def config_named(config_file: str | TrackerConfig) -> TrackerConfig:
     """The config of one of the reference's files, such as `configs/sam2.1/sam2.1_hiera_t.yaml`.
 
-    The name of a model, or a config, is accepted as well.
+    The files of sister models (`configs/edgetam.yaml`), the name of a model, or a config are
+    accepted as well.
     """
-    if isinstance(config_file, Sam2Config):
+    if isinstance(config_file, TrackerConfig):
         return config_file
-    found = _FILE.fullmatch(PurePosixPath(str(config_file).replace("\\", "/")).name)
+    path = PurePosixPath(str(config_file).replace("\\", "/"))
+    sister = path.name.removesuffix(".yaml").replace("_", "-").lower()
+    for family in families():
+        own: dict[str, TrackerConfig] = {**family.configs, **family.named}
+        if sister in own:
+            return own[sister]
+    found = _FILE.fullmatch(path.name)
     try:
         return CONFIGS[checkpoint.normalise(found["name"] if found else str(config_file))]
     except CheckpointError as error:
@@ -92,7 +101,7 @@ def config_named(config_file: str | Sam2Config) -> Sam2Config:
 
 
 def _loaded(
-    config_file: str | Sam2Config,
+    config_file: str | TrackerConfig,
     ckpt_path: Source | None,
     device: DeviceLike,
     options: dict[str, Any],

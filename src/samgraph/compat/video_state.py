@@ -9,6 +9,7 @@ Shapes: C channels, E grid, L mask size, S image size, T cells of the grid.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from samgraph.compat.host import device_named, to_host
 from samgraph.compat.utils.misc import Frames
 from samgraph.media.video.frames import FrameList
 from samgraph.models.family import BankRead, Features, SegmentationModel
-from samgraph.models.sam2.positions import sine_grid
 from samgraph.predict.prompts import BOX_LABELS, Floats
 from samgraph.predict.video.feed import EncodedFrames, FrameFeed, ReadyFrame, feeding
 from samgraph.predict.video.policy import Selection
@@ -158,10 +158,18 @@ def as_outcome(output: Output) -> Outcome:
 
 
 def with_memory(output: Output, memory: Any, model: SegmentationModel) -> None:
-    """Add the memory [T, 64] to an output, as [1, 64, E, E]; the values are not copied."""
-    side, channels = model.config.grid, model.memory_layout.channels
-    output["maskmem_features"] = memory.T.reshape(1, channels, side, side)
-    output["maskmem_pos_enc"] = [_positions(channels, side)]
+    """Add the memory [T, 64] to an output; the values are not copied.
+
+    The tokens of a map are [1, 64, E, E], those of a compressed memory [1, T, 64].
+    """
+    config, channels = model.config, model.memory_layout.channels
+    side, positions = config.grid, _positions(config)
+    if len(memory) == side**2:
+        output["maskmem_features"] = memory.T.reshape(1, channels, side, side)
+        output["maskmem_pos_enc"] = [positions.T.reshape(1, channels, side, side)]
+    else:
+        output["maskmem_features"] = memory[None]
+        output["maskmem_pos_enc"] = [positions[None]]
 
 
 def bank_read(model: SegmentationModel, selection: Selection, stores: dict[str, Any]) -> BankRead:
@@ -169,7 +177,8 @@ def bank_read(model: SegmentationModel, selection: Selection, stores: dict[str, 
     masks, slots, pointers, times = [], [], [], []
     for frame, slot, is_prompted in selection.masks:
         features = stores[COND if is_prompted else NON_COND][frame]["maskmem_features"]
-        masks.append(features.reshape(features.shape[1], -1).T[None])
+        is_map = len(features.shape) == 4
+        masks.append(features.reshape(features.shape[1], -1).T[None] if is_map else features)
         slots.append(slot)
     for frame, distance, is_prompted in selection.pointers:
         pointers.append(stores[COND if is_prompted else NON_COND][frame]["obj_ptr"])
@@ -252,11 +261,8 @@ def close_up(state: State, removed: int) -> None:
     state["obj_ids"] = ids
 
 
-_POSITIONS: dict[tuple[int, int], Floats] = {}
-
-
-def _positions(channels: int, side: int) -> Floats:
-    key = (channels, side)
-    if key not in _POSITIONS:
-        _POSITIONS[key] = sine_grid(channels, side, side)[None].astype(np.float32)
-    return _POSITIONS[key]
+@lru_cache(maxsize=8)
+def _positions(config: Any) -> Floats:
+    """The positions of the memory tokens of a frame: [T, 64]."""
+    positions: Floats = config.memory_positions()
+    return positions

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from samgraph.engines.buffers import Buffer, Buffers
 from samgraph.engines.devices import Device
@@ -32,6 +32,12 @@ class Listing:
     folder: str
     extra: str | None = None  # the pip extra with its library; None if there is none
     candidate_for: tuple[str, ...] = ()  # kinds of device, when no engine is given
+    by_name: tuple[str, ...] = ()  # more of them, when the device is given; never for `auto`
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of device that it is taken for."""
+        return (*self.candidate_for, *self.by_name)
 
     @property
     def hint(self) -> str:
@@ -43,8 +49,12 @@ class Listing:
 # In order of preference: `auto` takes the first candidate for a device of this machine.
 _FOLDERS = {
     "reference": Listing("samgraph.engines.reference"),
-    "torch": Listing("samgraph.engines.torch", extra="torch", candidate_for=("cuda",)),
-    "openvino": Listing("samgraph.engines.openvino", candidate_for=("cpu",)),
+    "torch": Listing(
+        "samgraph.engines.torch", extra="torch", candidate_for=("cuda",), by_name=("mps", "xpu")
+    ),
+    "openvino": Listing(
+        "samgraph.engines.openvino", candidate_for=("cpu",), by_name=("gpu", "npu")
+    ),
     "onnxruntime": Listing("samgraph.engines.onnxruntime", extra="onnx"),
 }
 
@@ -71,6 +81,26 @@ class MemoryUsage:
 
     weights: int
     compiled: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """A device that an engine finds on this machine."""
+
+    device: Device
+    name: str  # as its maker calls it
+    precisions: tuple[Precision, ...]  # the preferred first
+    memory_bytes: int | None = None
+    note: str | None = None  # what else to know, in a few words
+
+
+@runtime_checkable
+class DeviceFinder(Protocol):
+    """An engine that can say which devices it finds here."""
+
+    def found(self, memory: Path | None) -> tuple[DeviceInfo, ...]:
+        """Its devices on this machine; `memory` as of `Engine.decide`."""
+        ...
 
 
 class Program(Protocol):
@@ -190,7 +220,7 @@ def engine_names() -> tuple[str, ...]:
 def candidates(kind: str | None = None) -> Iterator[tuple[str, str]]:
     """Pairs of engine and kind of device, the preferred first; only of `kind` if given."""
     for name, listing in _FOLDERS.items():
-        for found in listing.candidate_for:
+        for found in listing.candidate_for if kind is None else listing.kinds:
             if kind in (None, found):
                 yield name, found
 

@@ -25,6 +25,7 @@ from samgraph.evaluate.davis import (
 from samgraph.media.image.reading import read_label_image
 from samgraph.media.video.frames import image_files
 from samgraph.predict.model import Model
+from samgraph.predict.video.policies.table import DEFAULT
 from samgraph.untrusted.text import shown
 
 FirstPrompt: TypeAlias = Literal["mask", "click", "box"]
@@ -75,18 +76,18 @@ def find_sequences(folder: Path, names: Sequence[str] = ()) -> list[AnnotatedVid
 
 
 def evaluate_sequence(
-    model: Model, sequence: AnnotatedVideo, prompt: FirstPrompt
+    model: Model, sequence: AnnotatedVideo, prompt: FirstPrompt, policy: str = DEFAULT
 ) -> SequenceFigures:
     """Track every object of the first annotation through a sequence and compare.
 
-    Frames without annotation are tracked and not compared.
+    Frames without annotation are tracked and not compared. `policy` is the memory policy.
     """
     truth = [read_label_image(path) for path in sequence.annotations]
     labels = object_labels(truth[0])
     if not labels:
         raise VideoError(f"`{sequence.annotations[0]}` has no object")
     annotated = _annotated_frames(sequence)
-    with model.video(sequence.frames) as video:
+    with model.video(sequence.frames, policy=policy) as video:
         for label in labels:
             given = _first_prompt(truth[0] == label, prompt)
             video.add(frame=annotated[0], object=label, **given)

@@ -69,12 +69,50 @@ def time_graphs(
     ]
 
 
-def typical_inputs(graph: Graph) -> dict[str, Array]:
+@dataclass(frozen=True, slots=True)
+class FrameTiming:
+    """A tracked frame with an approximation: the sum of the medians of its graphs, in seconds."""
+
+    approximation: str
+    seconds: float
+
+
+def time_frames(
+    models: Mapping[str, Sam2Model], names: Sequence[str], *, runs: int = 5
+) -> list[FrameTiming]:
+    """A timing for each model, by the name of its approximation; all runs are interleaved.
+
+    An approximation that reads fewer remembered frames is given fewer.
+    """
+    runners = []
+    for model in models.values():
+        approximation = model.session.options.chosen_approximation
+        tracked = approximation.tracked_frames if approximation else None
+        sizes = TYPICAL if tracked is None else {**TYPICAL, "F": 1 + tracked}
+        for name in names:
+            compiled = model.compiled(name, for_one=name in FOR_ONE)
+            run = _runner(compiled, typical_inputs(model.graph(name), sizes))
+            run()
+            runners.append(run)
+    spans: list[list[float]] = [[] for _ in runners]
+    for _ in range(runs):
+        for run, found in zip(runners, spans, strict=True):
+            start = time.perf_counter()
+            run()
+            found.append(time.perf_counter() - start)
+    medians = [median(found) for found in spans]
+    step = len(names)
+    return [
+        FrameTiming(name, sum(medians[step * i : step * (i + 1)])) for i, name in enumerate(models)
+    ]
+
+
+def typical_inputs(graph: Graph, sizes: Mapping[str, int] = TYPICAL) -> dict[str, Array]:
     """An array for every input: normally distributed floats; 1 for counts and flags."""
     rng = np.random.default_rng(0)
     made: dict[str, Array] = {}
     for value in graph.inputs:
-        shape = [evaluate(dim, TYPICAL) for dim in value.type.shape]
+        shape = [evaluate(dim, sizes) for dim in value.type.shape]
         dtype = numpy_dtype(value.type.dtype)
         numbers = rng.standard_normal(shape) if value.type.dtype == "f32" else np.ones(shape)
         made[value.name] = numbers.astype(dtype)

@@ -25,6 +25,7 @@ from samgraph.formats.table import (
     find_format,
     format_for,
 )
+from samgraph.formats.tracks import read_mots
 from samgraph.formats.yolo import read_yolo, write_classes, write_yolo
 from samgraph.media.files import write_atomically
 
@@ -48,6 +49,7 @@ __all__ = [
     "read_davis_frame",
     "read_label_studio",
     "read_labelme",
+    "read_mots",
     "read_yolo",
     "to_sam_dicts",
     "write",

@@ -59,7 +59,7 @@ def coco_document(
                     "image_id": image_id,
                     "category_id": category[segment.label or DEFAULT_LABEL],
                     "iscrowd": 0,
-                    **_described(segment, polygons, tolerance),
+                    **annotation_of(segment, polygons=polygons, tolerance=tolerance),
                 }
             )
     return {
@@ -109,8 +109,10 @@ class _Found:
     segments: list[Segment]
 
 
-def _described(segment: Segment, polygons: bool, tolerance: float) -> dict[str, Any]:
-    """The fields of an annotation that describe the segment."""
+def annotation_of(
+    segment: Segment, *, polygons: bool = False, tolerance: float = 0.0
+) -> dict[str, Any]:
+    """The fields of an annotation that describe the segment: all but ids and category."""
     left, top, width, height = run_lengths.to_bbox(segment.rle)
     shape: object = run_lengths.to_json(segment.rle)
     if polygons:
@@ -156,7 +158,7 @@ def _segment(
         label=label,
         score=take_number(record, "score"),
         stability=take_number(record, "stability_score"),
-        object_id=take_integer(record, "track_id"),
+        object_id=take_integer(record, "track_id" if "track_id" in record else "instance_id"),
         point_xy=first_point(record.get("point_coords")),
     )
 

@@ -1,4 +1,4 @@
-"""Masks from files of any format that can be read: COCO, CVAT, Label Studio, labelme, DAVIS."""
+"""Masks from files of any format that is read: COCO, CVAT, Label Studio, labelme, MOTS, DAVIS."""
 
 import os
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from samgraph.formats.label_studio import read_label_studio
 from samgraph.formats.labelme import read_labelme
 from samgraph.formats.records import read_json
 from samgraph.formats.segment import SegmentedImage
+from samgraph.formats.tracks import read_mots
 
 
 def read_images(path: str | os.PathLike[str]) -> list[SegmentedImage]:
@@ -32,9 +33,11 @@ def read_images(path: str | os.PathLike[str]) -> list[SegmentedImage]:
         if isinstance(found, Mapping) and "shapes" in found:
             return [read_labelme(path)]
         return read_coco(path)
+    if suffix == ".txt":
+        return read_mots(path)
     raise ImageError(
         f"masks cannot be read from `{path}`",
         got=suffix or "no suffix",
         expected="frames.jsonl of a tracking run, .json (COCO, Label Studio, labelme), .xml (CVAT)"
-        ", or a folder of DAVIS masks",
+        ", .txt (MOTS), or a folder of DAVIS masks",
     )

@@ -77,12 +77,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentedImage:
-    """The segments of an image, with its name and size, and its pixels where they are known."""
+    """The segments of an image, with its name and size, and its pixels where they are known.
+
+    `index` is the number of the frame, of a video.
+    """
 
     name: str
     size_hw: tuple[int, int]
     segments: tuple[Segment, ...] = ()
     pixels: Rgb | None = field(default=None, repr=False, compare=False)
+    index: int | None = field(default=None, compare=False)
 
     def need_pixels(self) -> Rgb:
         """The pixels, uint8 [H, W, 3], for formats that show the image itself.

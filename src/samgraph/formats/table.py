@@ -7,13 +7,14 @@ A format has one file per image, or one file for all images; the frames of a vid
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
 from samgraph.errors import OptionError, OutputError
 from samgraph.formats.coco import coco_document
+from samgraph.formats.coco_vid import coco_vid_document
 from samgraph.formats.cvat import cvat_document
 from samgraph.formats.label_studio import label_studio_document
 from samgraph.formats.labelme import labelme_document
@@ -29,6 +30,7 @@ from samgraph.formats.pictures import (
 )
 from samgraph.formats.sam import sam_document
 from samgraph.formats.segment import SegmentedImage, labels_of
+from samgraph.formats.tracks import mot_lines, mots_lines
 from samgraph.formats.yolo import CLASS_FILE, yolo_lines
 from samgraph.media.image.reading import SUFFIXES
 from samgraph.untrusted.text import json_bytes
@@ -123,10 +125,14 @@ def _json(document: object) -> bytes:
     return json_bytes(document)
 
 
+def _lines(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
 def _yolo(images: Sequence[SegmentedImage], suffix: str, options: WriteOptions) -> bytes:
     classes = labels_of(images) if options.classes is None else options.classes
     lines = yolo_lines(images[0], classes, tolerance=options.tolerance)
-    return "".join(f"{line}\n" for line in lines).encode("ascii")
+    return _lines(lines)
 
 
 _TABLE = (
@@ -161,6 +167,21 @@ _TABLE = (
         "coco", "COCO instance annotations", (".json",),
         lambda images, _, options: _json(coco_document(images, **options.shapes)),
         file="annotations.json", video_file="annotations.json", implied_by=(".json",),
+    ),
+    Format(
+        "coco-vid", "COCO for videos (CocoVID): instances over frames", (".json",),
+        lambda images, _, options: _json(coco_vid_document(images, **options.shapes)),
+        file="annotations.json", video_file="annotations.json", for_images=False,
+    ),
+    Format(
+        "mot", "MOT Challenge: a line of text per box", (".txt",),
+        lambda images, _, __: _lines(mot_lines(images)),
+        file="tracks.txt", video_file="tracks.txt", for_images=False,
+    ),
+    Format(
+        "mots", "MOTS: a line of text per mask", (".txt",),
+        lambda images, _, __: _lines(mots_lines(images)),
+        file="tracks.txt", video_file="tracks.txt", for_images=False,
     ),
     Format(
         "cvat", "CVAT for images 1.1", (".xml",),

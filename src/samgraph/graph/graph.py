@@ -124,8 +124,10 @@ class Node:
         """The attribute `key`, a bool."""
         return self._attribute(key, bool)
 
-    def dim(self, key: str) -> Dim:
-        """The attribute `key`, a dimension."""
+    def dim(self, key: str, default: Dim | None = None) -> Dim:
+        """The attribute `key`, a dimension; `default` where there is none."""
+        if default is not None and key not in self.attributes:
+            return default
         value = self.attributes.get(key)
         return value if isinstance(value, Expr) else self.integer(key)
 

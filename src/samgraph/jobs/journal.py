@@ -11,14 +11,13 @@ whole. Nothing that is done is written again.
 import io
 import json
 import os
-import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from samgraph.errors import OutputError
+from samgraph.jobs.append_only import AppendOnlyFile
 from samgraph.jobs.journal_schema import ENDING, LONGEST_LINE, LONGEST_RUN, frame_of, run_of
 from samgraph.jobs.run_lock import RunLock
 from samgraph.media.files import make_folder, unwritable, write_atomically
@@ -30,7 +29,6 @@ from samgraph.untrusted.text import json_bytes, shown
 
 RUN, JOURNAL, SESSION, LOCK = "run.json", "frames.jsonl", ".session.safetensors", ".lock"
 TRIES = 10
-SYNC_SECONDS, SYNC_FRAMES = 1.0, 100
 
 
 class Journal:
@@ -41,14 +39,7 @@ class Journal:
         self.frames: set[int] = set()
         self.concealed: set[int] = set()  # partly guessed by the decoder
         self.resized: set[int] = set()
-        try:
-            self._file = _open_own(path)
-            end = self._read()
-            os.ftruncate(self._file, end)
-            os.lseek(self._file, end, os.SEEK_SET)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        self._end, self._unsynced, self._synced = end, 0, time.monotonic()
+        self._file = AppendOnlyFile(path, self._take, LONGEST_LINE)
 
     def append(self, record: dict[str, Any]) -> None:
         """Write a frame's line; it is whole, or it is not there.
@@ -56,46 +47,28 @@ class Journal:
         Raises:
             OutputError: The disk is full; all lines before are as they were.
         """
-        line = json_bytes(record, compact=True) + b"\n"
-        try:
-            written = os.write(self._file, line)
-            while written < len(line):
-                written += os.write(self._file, line[written:])
-        except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._file, self._end)
-            raise unwritable(self._path, error) from error
-        self._end += len(line)
+        self._file.append(json_bytes(record, compact=True) + b"\n")
         self._note(record)
-        self._unsynced += 1
-        if self._unsynced >= SYNC_FRAMES or time.monotonic() - self._synced >= SYNC_SECONDS:
-            self.sync()
 
     def sync(self) -> None:
         """Flush what was written to disk."""
-        try:
-            os.fsync(self._file)
-        except OSError as error:
-            raise unwritable(self._path, error) from error
-        self._unsynced, self._synced = 0, time.monotonic()
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        self._file.close()
 
     def records(self) -> Iterator[dict[str, Any]]:
         """All lines, in the order of frames."""
         with open_regular(self._path) as file:
             yield from ordered_records(file)
 
-    def _read(self) -> int:
-        """Note the frames of an earlier run; returns where its last whole line ends."""
-        end = 0
-        with os.fdopen(os.dup(self._file), "rb") as file:
-            for _, record in _whole_lines(file):
-                self._note(record)
-                end = file.tell()
-        return end
+    def _take(self, line: bytes) -> bool:
+        """Note a frame of an earlier run; False where its line is not whole."""
+        record = frame_of(line)
+        if record is not None:
+            self._note(record)
+        return record is not None
 
     def _note(self, record: dict[str, Any]) -> None:
         self.frames.add(record["frame"])
@@ -136,16 +109,6 @@ def _whole_lines(file: io.BufferedReader) -> Iterator[tuple[int, dict[str, Any]]
         at += len(line)
 
 
-def _open_own(path: Path) -> int:
-    """A file of the run, which is a regular file, not a link."""
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    file = os.open(path, flags, 0o644)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OutputError(f"`{path}` is not a regular file", hint="choose another folder with -o")
-    return file
-
-
 class RunFolder:
     """The folder of one run, held by one process at a time.
 
@@ -163,13 +126,13 @@ class RunFolder:
         self.path, self.session = folder, folder / SESSION
         self._described = described
         self._is_ours = not os.path.lexists(folder)
-        self._lock = _locked(folder)
+        self._lock = lock_folder(folder)
         try:
-            earlier = _read_run(folder)
+            earlier = earlier_run(folder)
             if earlier is not None and replace is not None:
                 replace(folder, earlier)
                 earlier = None
-            _check(folder, earlier, described, resume=resume)
+            check_same_run(folder, earlier, described, resume=resume)
             self._is_new = earlier is None
             # The summary of a finished run.
             self.ending: dict[str, Any] | None = (earlier or {}).get(ENDING)
@@ -241,7 +204,7 @@ def frame_record(result: FrameResult, damage: Damage) -> dict[str, Any]:
     return record
 
 
-def _locked(folder: Path) -> RunLock:
+def lock_folder(folder: Path) -> RunLock:
     """The lock of a folder, which is made if it is not there."""
     lock = RunLock(folder / LOCK)
     for _ in range(TRIES):
@@ -257,8 +220,12 @@ def _locked(folder: Path) -> RunLock:
     raise OutputError(f"`{folder}` is being written by another process")
 
 
-def _read_run(folder: Path) -> dict[str, Any] | None:
-    """What the run of a folder was; None for an empty folder."""
+def earlier_run(folder: Path, own: Collection[str] = ()) -> dict[str, Any] | None:
+    """What the run of a folder was; None for a folder that is empty, but for files named `own`.
+
+    Raises:
+        OutputError: It cannot be read, or the folder holds other files.
+    """
     path = folder / RUN
     try:
         data = read_regular(path, LONGEST_RUN)
@@ -267,7 +234,8 @@ def _read_run(folder: Path) -> dict[str, Any] | None:
         pass
     except (OSError, ValueError) as error:
         raise OutputError(f"`{path}` cannot be read", got=shown(str(error))) from error
-    others = [name for name in os.listdir(folder) if name != LOCK and not _is_part(name)]
+    known = {LOCK, *own}
+    others = [name for name in os.listdir(folder) if name not in known and not _is_part(name)]
     if others:
         raise OutputError(
             f"`{folder}` holds other files",
@@ -277,7 +245,7 @@ def _read_run(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def _check(
+def check_same_run(
     folder: Path, earlier: dict[str, Any] | None, described: dict[str, Any], *, resume: bool
 ) -> None:
     """Refuse a folder that belongs to another run."""

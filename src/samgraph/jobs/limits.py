@@ -4,13 +4,14 @@ Counted is what a run holds in addition to the model's weights and activations: 
 prefetched, encoded frames, and the memories of objects.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from samgraph.errors import CapacityError
 from samgraph.media.video.file import FEWEST_KEPT, MOST_KEPT
 from samgraph.media.video.prefetch import AHEAD
-from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.predict.video.feed import MEGABYTE
 
 # Frames in the queue, the frame being decoded, and the frame being tracked.
@@ -21,7 +22,7 @@ FRAMES_IN_FLIGHT = AHEAD + 2
 class Needs:
     """The sizes of a run: its model, frames, objects and prompts; the properties are in bytes."""
 
-    config: Sam2Config
+    config: TrackerConfig
     size_hw: tuple[int, int]
     objects: int
     prompts: int
@@ -41,16 +42,14 @@ class Needs:
     @property
     def encoded(self) -> int:
         """An encoded frame."""
-        config = self.config
-        fine = config.mask_size**2 * config.channels * 3 // 16
-        return 4 * (config.grid**2 * config.channels + fine)
+        return 4 * sum(map(math.prod, self.config.feature_maps.values()))
 
     @property
     def remembered(self) -> int:
         """Memories: the window, the same around the start to go back from, and prompted frames."""
         config = self.config
         masks = 2 * config.memory_frames * self.objects + self.prompts
-        return masks * config.grid**2 * config.memory_channels * (4 if self.is_fp32 else 2)
+        return masks * config.memory_tokens * config.memory_channels * (4 if self.is_fp32 else 2)
 
     @property
     def working(self) -> int:

@@ -10,7 +10,7 @@ numbers; `points` and `negatives` are pairs of numbers. Coordinates are pixels o
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -40,6 +40,8 @@ class PromptRow:
     negatives: tuple[Numbers, ...] = ()
     label: str | None = None
     is_relative: bool = False  # whether the box is center and size, in 0..1 of the image, as YOLO's
+    frame: int = 0  # of a video
+    object_id: int | str | None = None  # of a tracked object
 
     def is_of(self, image: PurePath) -> bool:
         """Whether it is for an image: the shorter path is the end of the longer."""
@@ -85,15 +87,21 @@ class PromptTable:
         if not rows:
             raise PromptError(f"`{name}` has no prompt")
         self.rows, self.name = rows, name
+        self._by_name: dict[str, list[PromptRow]] = {}  # the stem, for YOLO's
+        for row in rows:
+            self._by_name.setdefault(row.path.name, []).append(row)
 
     def of(self, path: str) -> list[PromptRow]:
         """The rows of an image: of two paths, the shorter must be the end of the longer."""
-        return [row for row in self.rows if row.is_of(PurePath(path))]
+        image = PurePath(path)
+        names = dict.fromkeys((image.name, image.stem))
+        rows = [row for name in names for row in self._by_name.get(name, ())]
+        return [row for row in rows if row.is_of(image)]
 
-    def unused(self, paths: list[str]) -> list[PromptRow]:
+    def unused(self, paths: Iterable[str]) -> list[PromptRow]:
         """The rows of no image among these."""
-        images = [PurePath(path) for path in paths]
-        return [row for row in self.rows if not any(map(row.is_of, images))]
+        used = {id(row) for path in paths for row in self.of(path)}
+        return [row for row in self.rows if id(row) not in used]
 
 
 def read_prompt_file(path: str) -> PromptTable:
@@ -163,8 +171,8 @@ def _csv_row(values: Mapping[str, str], where: str) -> PromptRow:
         raise PromptError(f"{where} does not say which image it is for")
     corners = [values.get(name, "") for name in CORNERS]
     text = values.get("box") or (",".join(corners) if all(corners) else "")
-    box = _numbers(text, where)
-    points, negatives = (_pairs(values.get(name, ""), where) for name in ("points", "negatives"))
+    box = numbers_in(text, where)
+    points, negatives = (pairs_in(values.get(name, ""), where) for name in ("points", "negatives"))
     if len(box) not in (0, 4):
         raise PromptError(f"{where}: a box is four numbers", got=text)
     if not box and not points and not negatives:
@@ -173,14 +181,24 @@ def _csv_row(values: Mapping[str, str], where: str) -> PromptRow:
     return PromptRow(_path(path), where, box or None, points, negatives, label)
 
 
-def _pairs(text: str, where: str) -> tuple[Numbers, ...]:
-    numbers = _numbers(text, where)
+def pairs_in(text: str, where: str) -> tuple[Numbers, ...]:
+    """Pairs of numbers in a text, such as `500 375;520 400`.
+
+    Raises:
+        PromptError: There is an odd number of them, or something else.
+    """
+    numbers = numbers_in(text, where)
     if len(numbers) % 2:
         raise PromptError(f"{where}: points are pairs of x and y", got=text)
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def _numbers(text: str, where: str) -> Numbers:
+def numbers_in(text: str, where: str) -> Numbers:
+    """The numbers in a text, separated by spaces, commas or semicolons.
+
+    Raises:
+        PromptError: There is something else in it.
+    """
     words = [word for word in _BETWEEN.split(text.strip("[]() ")) if word]
     try:
         return tuple(float(word.strip("[]()")) for word in words)
@@ -219,7 +237,7 @@ def _yolo_rows(folder: Path) -> Iterator[PromptRow]:
             words, where = line.split(), f"line {number} of `{file}`"
             if not words:
                 continue
-            box = _numbers(" ".join(words[1:5]), where)
+            box = numbers_in(" ".join(words[1:5]), where)
             if not words[0].isdecimal() or len(words) not in (5, 6) or len(box) != 4:
                 raise PromptError(
                     f"{where} is no box", got=line[:60], expected="class, center and size in 0..1"

@@ -9,6 +9,7 @@ from samgraph.errors import OutputError
 from samgraph.formats.folders import frame_files
 from samgraph.formats.segment import Segment, SegmentedImage
 from samgraph.formats.table import FORMATS, Format
+from samgraph.jobs.journal import Journal
 from samgraph.jobs.track_output import format_folders
 from samgraph.media.mask.rle import Rle
 from samgraph.media.video.source import numbered_name
@@ -41,6 +42,15 @@ def frame_names(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The names of frames in a journal."""
     for record in records:
         yield record.get("name") or numbered_name(record["frame"])
+
+
+def with_objects(run: Mapping[str, Any], journal: Journal) -> dict[str, Any]:
+    """What `run.json` says, with the objects that were found, where nothing was prompted."""
+    if "everything" not in run:
+        return dict(run)
+    found = {obj["id"] for record in journal.records() for obj in record["objects"]}
+    numbers = sorted(number for number in found if isinstance(number, int))
+    return {**run, "objects": {str(number): number for number in numbers}}
 
 
 def remove_files(folder: Path, files: Iterable[Path]) -> None:

@@ -3,24 +3,25 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from samgraph.errors import CheckpointError, OptionError, OutputError
+from samgraph.errors import OptionError, OutputError
 from samgraph.formats.table import WriteOptions, find_format
 from samgraph.jobs.interruption import interrupt_on_terminate
 from samgraph.jobs.journal import JOURNAL, RUN, SESSION, Journal, RunFolder, frame_record
 from samgraph.jobs.limits import Needs, limits_within
 from samgraph.jobs.prompts import Prompts
-from samgraph.jobs.run_files import frame_names, remove_files, run_files
+from samgraph.jobs.run_files import frame_names, remove_files, run_files, with_objects
 from samgraph.jobs.track_output import ObjectNames, TrackOutput, free_numbers
+from samgraph.jobs.tracking import PromptedTracking, Tracking
 from samgraph.media.video.frames import open_frames
 from samgraph.media.video.source import OnDamage
 from samgraph.predict.features import fingerprint
 from samgraph.predict.model import Model
+from samgraph.predict.video.policies.table import DEFAULT
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.video import Video
 from samgraph.progress import Progress, ShowProgress
@@ -71,6 +72,7 @@ class TrackingOptions:
     memory_precision: str = "bf16"
     fill_holes: int = 0
     overlaps: bool = True
+    policy: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,35 +121,99 @@ class TrackJob:
             (frame for _, frame in self.prompts), video.source.length or 0
         )
 
+    @property
+    def names(self) -> ObjectNames:
+        """What objects are called in files."""
+        return ObjectNames(self.numbers, self.labels)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The number of objects, and of prompted frames."""
+        return len(self.numbers), len(self.prompts)
+
+    def begin(self, video: Video, session: Path | None) -> PromptedTracking:
+        """Add the objects to the video, or what an earlier run saved of them."""
+        return PromptedTracking(video, self.prompts, self.frame_range, session)
+
     def described(self, model: Model, video: Video) -> dict[str, Any]:
         """What distinguishes this run from others, for `run.json`."""
-        at_once = video.at_once
-        return {
-            "video": {
-                "name": video.source.name,
-                "frames": video.length,
-                "size_hw": list(video.size_hw),
-                "digest": _digest(self.video),
-            },
-            "model": {
-                "name": model.config.name,
-                "weights": fingerprint(model.core),
-                "precision": model.core.session.options.precision,
-            },
-            "formats": list(self.formats),
+        return described_run(self, model, video) | {
             "objects": {str(name): number for name, number in self.numbers.items()},
             "labels": {str(name): label for name, label in self.labels.items()},
             "prompts": [
                 {"object": name, "frame": frame, **prompt.described()}
                 for (name, frame), prompt in self.prompts.items()
             ],
-            "frames": asdict(self.frame_range),
-            "options": {
-                **asdict(self.tracking),
-                "objects_at_once": min(at_once, len(self.numbers)),
-            },
-            "write": asdict(self.write),
         }
+
+
+class Job(Protocol):
+    """What a run needs to know: of prompted objects, or of everything."""
+
+    @property
+    def video(self) -> str:
+        """A video file or a folder of images."""
+
+    @property
+    def out(self) -> Path:
+        """The folder of the run."""
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Names of the table in `samgraph.formats`."""
+
+    @property
+    def frame_range(self) -> FrameRange:
+        """Which frames are tracked."""
+
+    @property
+    def tracking(self) -> TrackingOptions:
+        """How."""
+
+    @property
+    def write(self) -> WriteOptions:
+        """What the formats leave open."""
+
+    @property
+    def names(self) -> ObjectNames:
+        """What objects are called in files."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The most objects, and prompted frames, that are remembered at once."""
+
+    def frames(self, video: Video) -> list[int]:
+        """The frames of the run, in tracking order."""
+
+    def begin(self, video: Video, session: Path | None) -> Tracking:
+        """The frames from the start, or from what an earlier run saved."""
+
+    def described(self, model: Model, video: Video) -> dict[str, Any]:
+        """What distinguishes this run from others."""
+
+
+def described_run(job: Job, model: Model, video: Video) -> dict[str, Any]:
+    """What `run.json` says of any run: video, model, formats, frames and options."""
+    return {
+        "video": {
+            "name": video.source.name,
+            "frames": video.length,
+            "size_hw": list(video.size_hw),
+            "digest": _digest(job.video),
+        },
+        "model": {
+            "name": model.config.name,
+            "weights": fingerprint(model.core),
+            "precision": model.core.session.options.precision,
+        },
+        "formats": list(job.formats),
+        "frames": asdict(job.frame_range),
+        "options": {
+            **asdict(job.tracking),
+            "objects_at_once": min(video.at_once, job.sizes[0]),
+        },
+        "write": asdict(job.write),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +249,7 @@ class TrackReport:
     files: tuple[Path, ...] = ()
 
 
-def run_track(job: TrackJob, load: Callable[[], Model], options: RunOptions) -> TrackReport:
+def run_track(job: Job, load: Callable[[], Model], options: RunOptions) -> TrackReport:
     """Track and write, from the start or from where an earlier run stopped.
 
     Raises:
@@ -205,17 +271,17 @@ def run_track(job: TrackJob, load: Callable[[], Model], options: RunOptions) -> 
             show=options.progress,
         )
         formats = [find_format(name) for name in job.formats]
-        output = TrackOutput(job.out, formats, ObjectNames(job.numbers, job.labels), job.write)
+        output = TrackOutput(job.out, formats, job.names, job.write)
         try:
             if folder.ending is None:
-                position = _prepared(video, job, folder, resume=options.resume)
-                _track(video, job, folder, output, position, progress)
+                tracking = job.begin(video, folder.session if options.resume else None)
+                _track(tracking, video, folder, output, progress)
                 output.finish(folder.journal, video.source)
                 folder.finish(_ending(video, job, folder.journal))
             rate = progress.rate if progress.fresh else None
             names = frame_names(folder.journal.records())
             own = [job.out / RUN, job.out / JOURNAL]
-            files = (*own, *run_files(job.out, described, names))
+            files = (*own, *run_files(job.out, with_objects(described, folder.journal), names))
             return TrackReport(**(folder.ending or {}), rate=rate, files=files)
         finally:
             output.close()
@@ -226,86 +292,52 @@ def _remove_run(folder: Path, run: dict[str, Any]) -> None:
     """Remove what an earlier run wrote, and nothing else."""
     journal = Journal(folder / JOURNAL)
     try:
-        files = run_files(folder, run, frame_names(journal.records()))
+        files = run_files(folder, with_objects(run, journal), frame_names(journal.records()))
     finally:
         journal.close()
     remove_files(folder, [*files, *(folder / name for name in (RUN, JOURNAL, SESSION))])
 
 
-def _prepared(video: Video, job: TrackJob, folder: RunFolder, *, resume: bool) -> int | None:
-    """Add the objects to the video; returns the frame to resume from, None for the start."""
-    if resume and folder.session.exists():
-        from samgraph.predict.video.sessions import restore_video
-
-        with suppress(CheckpointError):  # then tracking restarts; finished frames stay
-            restore_video(video, folder.session)
-            return video.position
-    for (name, frame), prompt in job.prompts.items():
-        video.add(frame=frame, object=name, **prompt.arguments())
-    return None
-
-
 def _track(
+    tracking: Tracking,
     video: Video,
-    job: TrackJob,
     folder: RunFolder,
     output: TrackOutput,
-    position: int | None,
     progress: Progress,
 ) -> None:
     """Every frame: its files, then its line; every 20 seconds the state to resume from."""
-    saved = time.monotonic()
+    saved, last = time.monotonic(), None
     try:
         with progress:
-            for result in _results(video, job, position, images=output.needs_pixels):
+            for result in tracking.results(images=output.needs_pixels):
+                last = result.index
                 if result.index not in folder.journal.frames:
                     output.write_frame(result)
                     folder.journal.append(frame_record(result, video.damage))
                     progress.advance()
                 if time.monotonic() - saved >= SESSION_SECONDS:
-                    _save_session(video, folder, progress)
+                    _save_session(tracking, folder, progress)
                     saved = time.monotonic()
     except KeyboardInterrupt:
-        _save_session(video, folder, progress)
+        if last is None or last in folder.journal.frames:  # else the state is beyond what is done
+            _save_session(tracking, folder, progress)
         raise
     folder.journal.sync()
 
 
-def _save_session(video: Video, folder: RunFolder, progress: Progress) -> None:
+def _save_session(tracking: Tracking, folder: RunFolder, progress: Progress) -> None:
     """Save what resuming needs. Where that does not fit on the disk, the run continues without.
 
     A run that is stopped then resumes from the session saved before, or from its start.
     """
     folder.journal.sync()
     try:
-        video.save(folder.session)
+        tracking.save(folder.session)
     except OutputError as error:
         progress.note(f"the session was not saved, so a stop would cost more: {error.got}")
 
 
-def _results(video: Video, job: TrackJob, position: int | None, *, images: bool) -> Iterator[Any]:
-    """The results of the frames that are left."""
-    if position is None:
-        return video.track(**asdict(job.frame_range), images=images)
-    return _left(video, job, position, images)
-
-
-def _left(video: Video, job: TrackJob, position: int, images: bool) -> Iterator[Any]:
-    """The results of the frames after a saved session's position."""
-    frames = job.frames(video)
-    first, forward = frames[0], [frame for frame in frames if frame >= frames[0]]
-    if job.frame_range.reverse:
-        if position >= frames[-1]:
-            yield from video.track(start=position, end=frames[-1], reverse=True, images=images)
-        return
-    if not video.is_going_back and position <= forward[-1]:
-        yield from video.track(start=position, end=forward[-1], images=images)
-    begin = position if video.is_going_back else first - 1
-    if job.frame_range.both and begin >= 0:
-        yield from video.track(start=begin, end=0, reverse=True, images=images)
-
-
-def _ending(video: Video, job: TrackJob, journal: Journal) -> dict[str, Any]:
+def _ending(video: Video, job: Job, journal: Journal) -> dict[str, Any]:
     """How the run ended, for `run.json`; every frame is accounted for.
 
     From the journal alone, so that it is the same however often the run was stopped.
@@ -325,16 +357,16 @@ def _ending(video: Video, job: TrackJob, journal: Journal) -> dict[str, Any]:
     }
 
 
-def _opened(model: Model, job: TrackJob, limits: dict[str, Any]) -> Video:
+def _opened(model: Model, job: Job, limits: dict[str, Any]) -> Video:
     return model.video(job.video, **asdict(job.tracking), results_mb=0, archive_mb=0, **limits)
 
 
-def _needs(model: Model, job: TrackJob) -> Needs:
+def _needs(model: Model, job: Job) -> Needs:
     with open_frames(job.video, on_damage=job.tracking.on_damage, cache_frames=1) as source:
         size_hw = source.size_hw
     is_fp32 = job.tracking.memory_precision == "fp32"
     at_once = model.core.session.objects_at_once
-    return Needs(model.config, size_hw, len(job.numbers), len(job.prompts), is_fp32, at_once)
+    return Needs(model.config, size_hw, *job.sizes, is_fp32, at_once)
 
 
 def _digest(path: str) -> str:

@@ -152,7 +152,7 @@ def record_image(
 ) -> SegmentedImage:
     """The frame of a journal's line; an absent object has no segment."""
     name = record.get("name") or numbered_name(record["frame"])
-    return SegmentedImage(name, size_hw, tuple(names.segments(record)))
+    return SegmentedImage(name, size_hw, tuple(names.segments(record)), index=record["frame"])
 
 
 def format_folders(folder: Path, formats: Sequence[Format]) -> dict[str, Path]:

@@ -9,7 +9,11 @@ import importlib
 from samgraph.errors import OptionError
 from samgraph.models.family import Family
 
-FOLDERS = {"sam2": "samgraph.models.sam2.family"}
+FOLDERS = {
+    "sam2": "samgraph.models.sam2.family",
+    "edgetam": "samgraph.models.edgetam.family",
+    "efficienttam": "samgraph.models.efficienttam.family",
+}
 
 
 def find_family(name: str) -> Family:

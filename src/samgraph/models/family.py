@@ -9,10 +9,10 @@ tokens per frame, F remembered frames, Q object pointers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +122,16 @@ class TrackedObjects:
     object_score: Buffer
     best_iou: Buffer
     pointer: Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alternatives:
+    """All M masks the decoder offers for objects without a prompt."""
+
+    masks: Buffer  # [N, M, L, L]; -1024 where the object is occluded or absent
+    ious: Buffer  # [N, M]
+    object_score: Buffer  # [N, 1]
+    pointers: Buffer  # [N, M, C]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,6 +246,14 @@ class SegmentationModel(Protocol):
         """Every tensor, under the names of a checkpoint."""
 
 
+@runtime_checkable
+class OffersAlternatives(Protocol):
+    """A model whose decoder gives several masks for a tracked object."""
+
+    def decode_alternatives(self, features: Features, count: int) -> Alternatives:
+        """As `decode_tracked`, before one of the masks is selected."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
     """What is exported of a model: graphs, and what a manifest says about calling them.
@@ -276,6 +294,7 @@ class Family:
         configs: Configs that a checkpoint can be recognised as, by name.
         named: Configs that must be given by name: their checkpoints look like another's.
         trace: The graphs of a config, by name; together they read every tensor of a checkpoint.
+            A second argument chooses some of them.
         weight_shapes: The name and shape of every tensor of a checkpoint for a config.
         unread: Tensors of checkpoints that no graph reads, with their shapes.
         signature: A key that distinguishes its configs.
@@ -284,12 +303,16 @@ class Family:
         config_from_json: The inverse of a config's `to_json`.
         build: The model of a config and its weights.
         export_plan: What is exported, of a config and its weights; None if it cannot be exported.
+        approximations: Names of the approximations it has. With `pooled-memory` its configs have a
+            field `memory_pool`.
+        variants: By the name of a config, the named configs whose checkpoints have the same
+            tensors: told apart by the name or hash of the file alone.
     """
 
     name: str
     configs: Mapping[str, Any]
     named: Mapping[str, Any]
-    trace: Callable[[Any], dict[str, Graph]]
+    trace: Callable[..., dict[str, Graph]]
     weight_shapes: Callable[[Any], dict[str, tuple[int, ...]]]
     unread: Callable[[Any], Mapping[str, tuple[int, ...]]]
     signature: Callable[[Any], tuple[object, ...]]
@@ -298,3 +321,5 @@ class Family:
     config_from_json: Callable[[str], Any]
     build: Callable[..., SegmentationModel]
     export_plan: Callable[[Any, Mapping[str, Array]], ExportPlan] | None = None
+    approximations: frozenset[str] = frozenset(("few-memories", "small-input"))
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

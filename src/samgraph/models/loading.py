@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ from samgraph import checkpoint
 from samgraph.checkpoint import Checkpoint, LoadReport
 from samgraph.checkpoint.builtin import built_in_path, is_built_in
 from samgraph.checkpoint.match import LIKELY
+from samgraph.checkpoint.sister_files import find_sister, not_downloaded, published_name
 from samgraph.checkpoint.source_file import short_name
 from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError, GraphError, OptionError, SamgraphWarning, ShapeError
 from samgraph.graph import Graph
 from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
-from samgraph.runtime import CompileOptions, find_profile
+from samgraph.runtime import Approximation, CompileOptions, find_profile
 from samgraph.runtime.profiles import ProfileLike
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -36,6 +38,7 @@ def load_model(
     threads: int | None = None,
     profile: ProfileLike | None = None,
     image_size: int | None = None,
+    approximation: str | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
     strict: bool = True,
@@ -43,8 +46,9 @@ def load_model(
     """A model from a name, a checkpoint file or folder, or a mapping of arrays.
 
     The config is recognised; give it only for models without a name here. `options` is an
-    alternative to engine, precision, threads and profile. Unless `strict`, tensors that the model
-    does not have are ignored, and what needs missing ones cannot be run; a warning names both.
+    alternative to engine, precision, threads, profile and approximation. Unless `strict`, tensors
+    that the model does not have are ignored, and what needs missing ones cannot be run; a warning
+    names both.
     """
     if options is None:
         options = CompileOptions(
@@ -52,11 +56,13 @@ def load_model(
             precision=precision,  # type: ignore[arg-type]  # checked there
             threads=threads,
             profile=find_profile(profile, weights_file(source)),
+            approximation=approximation,
         )
     found = read_source(source, mirror=mirror)
     family, chosen = recognise(found, strict) if config is None else find_config(config)
     if image_size is not None:
         chosen = chosen.at_size(image_size)
+    chosen = approximate(family, chosen, options.chosen_approximation)
     traced: dict[str, Graph] = {}
     report = LoadReport()
     if config is not None or not is_built_in(source):  # whose hash says that its tensors fit
@@ -73,6 +79,32 @@ def load_model(
     model = family.build(chosen, weights, device=device, options=options, traced=traced)
     model.report = report
     return model
+
+
+def approximate(family: Family, config: Any, approximation: Approximation | None) -> Any:
+    """The config of a model that computes less; the config itself without an approximation."""
+    if approximation is None:
+        return config
+    if approximation.name not in family.approximations:
+        raise OptionError(
+            f"{config.name} has no approximation `{approximation.name}`",
+            expected=", ".join(sorted(family.approximations)) or "none",
+        )
+    if approximation.memory_pool > 1:
+        config = replace(config, memory_pool=approximation.memory_pool)
+    if approximation.input_divisor > 1:
+        config = config.at_size(config.image_size // approximation.input_divisor)
+    return config
+
+
+def exact_config(model: SegmentationModel) -> Any:
+    """The config of a model without its approximation."""
+    approximation, config = model.session.options.chosen_approximation, model.config
+    if approximation is not None and approximation.memory_pool > 1:
+        config = replace(config, memory_pool=1)
+    if approximation is not None and approximation.input_divisor > 1:
+        config = config.at_size(config.image_size * approximation.input_divisor)
+    return config
 
 
 def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
@@ -101,8 +133,15 @@ def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
 def save_model(
     model: SegmentationModel, path: str | os.PathLike[str], precision: str = "fp32"
 ) -> None:
-    """Write a `.safetensors` file that `load_model` reads back, config included."""
-    metadata = {_CONFIG_KEY: model.config.to_json(), _FAMILY_KEY: model.family, "format": "pt"}
+    """Write a `.safetensors` file that `load_model` reads back, config included.
+
+    An approximation is not written: the file holds the model itself.
+    """
+    metadata = {
+        _CONFIG_KEY: exact_config(model).to_json(),
+        _FAMILY_KEY: model.family,
+        "format": "pt",
+    }
     checkpoint.save(path, model.checkpoint(), precision=precision, metadata=metadata)  # type: ignore[arg-type]  # checked there
 
 
@@ -122,8 +161,13 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
         return checkpoint.with_meta_names(checkpoint.read(text))
     from samgraph.checkpoint import download
 
-    release = checkpoint.find_release(text)
-    path = download.fetch(release, mirror=mirror)
+    sister = find_sister(text)
+    if sister is not None:
+        path = download.cache_folder() / sister.file
+        if not path.is_file():
+            raise not_downloaded(sister)
+    else:
+        path = download.fetch(checkpoint.find_release(text), mirror=mirror)
     return checkpoint.with_meta_names(checkpoint.read(path))
 
 
@@ -155,7 +199,7 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
         signature = family.found_signature(shapes)
         for config in family.configs.values():
             if signature is not None and family.signature(config) == signature:
-                return family, config
+                return family, _variant(found, family, config)
     every = _every_shape()
     likely = checkpoint.best_match(shapes, every)
     if likely and likely[1] >= LIKELY and not strict:
@@ -167,10 +211,29 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
     )
 
 
+def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
+    """The config, or a variant with the same tensors, by the name or hash of the file.
+
+    If neither tells, it is the config itself, with a warning that names the variants.
+    """
+    others = family.variants.get(config.name, ())
+    if not others:
+        return config
+    name = published_name(found.source) if os.path.isfile(found.source) else None
+    if name == config.name:
+        return config
+    if name in others:
+        return family.named[name]
+    listed = ", ".join(f"`{other}`" for other in others)
+    text = f"`{short_name(found.source)}` is loaded as `{config.name}`, but may be {listed}"
+    warnings.warn(f"{text}: pass `config=`", SamgraphWarning, stacklevel=5)
+    return config
+
+
 def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of every config that can be recognised, by its name."""
     return {
-        name: family.weight_shapes(config)
+        name: family.weight_shapes(config.smallest())
         for family in families()
         for name, config in family.configs.items()
     }

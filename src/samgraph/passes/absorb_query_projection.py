@@ -15,8 +15,9 @@ heads of wo avg(v) is an average of wo v; the weights of a head sum to one, so t
 carry its share of the bias. Queries that are not projected, or shared by the whole batch
 (`expand`), stay as they are: then the keys of each head get separate columns, zero elsewhere.
 
-Only where nothing else reads the values between, for masks that all queries share, and
-where it is fewer multiply-adds, each symbol counted as 1. Used for image-to-token cross-attention.
+Only where nothing else reads the values between, for masks that all queries share, and where it is
+fewer multiply-adds, each symbol counted as 1. Used for image-to-token cross-attention. Keys that
+grow by more than a few with a symbol, as a memory does with every frame, are not few.
 """
 
 from typing import NamedTuple
@@ -37,6 +38,8 @@ from samgraph.passes.heads import (
 )
 from samgraph.passes.rewriter import Rewriter, rewrite_matches
 from samgraph.passes.sink_expand import repeated_row
+
+_FEW = 16
 
 
 class _Parts(NamedTuple):
@@ -91,7 +94,9 @@ def _pays(parts: _Parts, output: Node) -> bool:
     end, wide = output.result.type.shape[-1], parts.queries.type.shape[-1]
     projecting: Dim = 0 if parts.projection is None else wide * inner
     absorbed = heads_of(node) * T * S * (wide + end) + S * (projecting + outer * end)
-    return least(absorbed) < least(T * (projecting + outer * end) + T * S * (inner + outer))
+    are_few = least(S, 2) - least(S) <= _FEW
+    as_it_is = T * (projecting + outer * end) + T * S * (inner + outer)
+    return are_few and least(absorbed) < least(as_it_is)
 
 
 def _attend(rewriter: Rewriter, output: Node, parts: _Parts) -> Value:

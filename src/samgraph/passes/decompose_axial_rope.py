@@ -9,15 +9,15 @@
 
 ``x * cos + swapped x * sin``, where swapping exchanges the two channels of each pair. Where `x`
 comes from a linear layer, the swapped one is a second linear layer: a narrow product costs less
-than moving the channels of wide keys; elsewhere it is a gather. Tokens that are not rotated are
-sliced off before and joined again. For engines that have no such op.
+than moving the channels of wide keys; elsewhere it is a gather. Pooled tokens, and those that are
+not rotated, are sliced off before and joined again. For engines that have no such op.
 """
 
 import numpy as np
 
 from samgraph.graph.dims import Dim, divide
 from samgraph.graph.graph import Graph, Node, Value
-from samgraph.ops.axial_rope import rotation_tables
+from samgraph.ops.axial_rope import Pair, half, rotation_tables
 from samgraph.passes.rewriter import Rewriter, rewrite
 
 
@@ -29,26 +29,37 @@ def decompose_axial_rope(graph: Graph) -> Graph:
 
 def _rotated(rewriter: Rewriter, node: Node) -> Value:
     x = rewriter.new(node.inputs[0])
-    (height, width), unrotated = node.integers("grid"), node.dim("unrotated")
-    tokens = x.type.shape[-2]
-    rotated = tokens - unrotated
-    parts = [(0, rotated), (rotated, tokens)] if unrotated != 0 else [(0, tokens)]
-    straight = [_rows_of(rewriter, x, start, end, node.exact) for start, end in parts]
-    crossed = _rows_of(rewriter, x, *parts[0], node.exact, swap=True)
-    frames = divide(rotated, height * width)
+    grid, tokens = node.integers("grid"), x.type.shape[-2]
+    pooled, end = node.dim("pooled", 0), tokens - node.dim("unrotated")
+    parts = []
+    if pooled != 0:
+        parts.append(_frames(rewriter, node, x, (0, pooled), half((grid[0], grid[1])), 2))
+    parts.append(_frames(rewriter, node, x, (pooled, end), (grid[0], grid[1]), 1))
+    if end != tokens:
+        parts.append(_rows_of(rewriter, x, end, tokens, node.exact))
+    if len(parts) == 1:
+        return parts[0]
+    return rewriter.emit("concat", *parts, exact=node.exact, axis=-2)
+
+
+def _frames(
+    rewriter: Rewriter, node: Node, x: Value, rows: tuple[Dim, Dim], grid: Pair, stride: int
+) -> Value:
+    """Tokens that are whole frames of a grid, rotated."""
+    straight, crossed = (
+        _rows_of(rewriter, x, *rows, node.exact, swap=swap) for swap in (False, True)
+    )
+    frames = divide(rows[1] - rows[0], grid[0] * grid[1])
     if frames is None:
         raise AssertionError("the type rule of axial_rope lets only whole frames through")
-    split = (*x.type.shape[:-2], frames, height * width, x.type.shape[-1])
-    cos, sin = _rotation(rewriter, node, x)
+    split = (*x.type.shape[:-2], frames, grid[0] * grid[1], x.type.shape[-1])
     terms = []
-    for value, table in ((straight[0], cos), (crossed, sin)):
+    tables = _rotation(rewriter, node, x, grid, stride)
+    for value, table in zip((straight, crossed), tables, strict=True):
         framed = rewriter.emit("reshape", value, exact=node.exact, shape=split)
         terms.append(rewriter.emit("mul", framed, table, exact=node.exact))
     total = rewriter.emit("add", *terms, exact=node.exact)
-    whole = rewriter.emit("reshape", total, exact=node.exact, shape=straight[0].type.shape)
-    if len(parts) == 1:
-        return whole
-    return rewriter.emit("concat", whole, straight[1], exact=node.exact, axis=-2)
+    return rewriter.emit("reshape", total, exact=node.exact, shape=straight.type.shape)
 
 
 def _rows_of(
@@ -70,11 +81,13 @@ def _rows_of(
     return rewriter.emit("linear", rows, *weights, exact=exact)
 
 
-def _rotation(rewriter: Rewriter, node: Node, x: Value) -> tuple[Value, Value]:
+def _rotation(
+    rewriter: Rewriter, node: Node, x: Value, grid: Pair, stride: int
+) -> tuple[Value, Value]:
     """Cosines, and sines with the sign of their channel: two [h*w, C] tables."""
-    heads, (height, width) = node.integer("heads"), node.integers("grid")
+    heads = node.integer("heads")
     size = x.type.length(-1) // heads
-    cos, sin = rotation_tables((height, width), size, node.number("theta"))
+    cos, sin = rotation_tables(grid, size, node.number("theta"), stride)
     signed = np.stack([-sin, sin], -1).reshape(len(sin), size)
     tables = np.repeat(cos, 2, axis=1), signed
     first, second = (rewriter.constant(np.tile(t, (1, heads)), x.type.dtype) for t in tables)

@@ -26,9 +26,9 @@ def heads_of(node: Node) -> int:
     return int(str(node.attributes["heads"]))
 
 
-def least(dim: Dim) -> int:
-    """A length with every symbol at 1, since symbols are mostly small."""
-    return dim if isinstance(dim, int) else evaluate(dim, dict.fromkeys(dim.symbols, 1))
+def least(dim: Dim, each: int = 1) -> int:
+    """A length with every symbol at `each`: at 1, since symbols are mostly small."""
+    return dim if isinstance(dim, int) else evaluate(dim, dict.fromkeys(dim.symbols, each))
 
 
 def scaled_heads(rewriter: Rewriter, x: Value, node: Node) -> Value:

@@ -20,9 +20,11 @@ from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
 from samgraph.passes.decompose_axial_rope import decompose_axial_rope
 from samgraph.passes.decompose_layer_norm_2d import decompose_layer_norm_2d
 from samgraph.passes.drop_unused import drop_unused
+from samgraph.passes.fold_batch_norm import fold_batch_norm
 from samgraph.passes.fold_constants import fold_constants
 from samgraph.passes.fuse_attention import fuse_attention
 from samgraph.passes.fuse_linear_activation import fuse_linear_activation
+from samgraph.passes.merge_depthwise import merge_depthwise
 from samgraph.passes.merge_duplicates import merge_duplicates
 from samgraph.passes.merge_linears import merge_linears
 from samgraph.passes.merge_projections import merge_projections
@@ -43,6 +45,8 @@ PASSES: dict[str, Pass] = {
     for step in (
         drop_unused,
         fold_constants,
+        fold_batch_norm,
+        merge_depthwise,
         sink_expand,
         conv_transpose_to_linear,
         absorb_key_projection,

@@ -12,7 +12,7 @@ from samgraph.engines.devices import DeviceLike
 from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS
 from samgraph.models.family import SegmentationModel
-from samgraph.models.loading import ConfigLike, Source, save_model, weights_file
+from samgraph.models.loading import ConfigLike, Source, exact_config, save_model, weights_file
 from samgraph.predict.model_source import ModelSource, lasting, load_from
 from samgraph.predict.options import changed, refuses_unknown
 from samgraph.runtime import CompileOptions, find_profile
@@ -58,7 +58,7 @@ class Model:
         if source is None or isinstance(source.source, Mapping):
             device = "auto" if source is None else source.device
             core, options = self.core, self.core.session.options
-            source = ModelSource(core.checkpoint(), core.config, device, None, options, None)
+            source = ModelSource(core.checkpoint(), exact_config(core), device, None, options, None)
         return _reload, (source, fingerprint(self.core))
 
     def __copy__(self) -> Model:
@@ -210,7 +210,7 @@ class Model:
         source: FramesSource,
         *,
         memory_precision: MemoryPrecision = "bf16",
-        policy: MemoryPolicy | None = None,
+        policy: MemoryPolicy | str | None = None,
         max_prompted: int | None = None,
         stride: int = 1,
         fill_holes: int = 0,
@@ -231,7 +231,8 @@ class Model:
         Args:
             source: A video file, a folder of images, a list, an array [F, H, W, 3], or an iterator.
             memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
-            policy: What frames read of memory; that of SAM 2 if omitted.
+            policy: What frames read of memory, by name: "sam2" (if omitted), "quality-gated",
+                "motion-aware" or "distractor-aware"; or a `MemoryPolicy`.
             max_prompted: The most prompted frames a frame reads, the nearest; all if omitted.
             stride: Remember every n-th frame, and the last.
             fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
@@ -262,7 +263,7 @@ class Model:
         self,
         *,
         memory_precision: MemoryPrecision = "bf16",
-        policy: MemoryPolicy | None = None,
+        policy: MemoryPolicy | str | None = None,
         max_prompted: int | None = None,
         stride: int = 1,
         fill_holes: int = 0,
@@ -271,19 +272,27 @@ class Model:
         score_threshold: float = 0.0,
         length: int | None = None,
         objects_at_once: int | None = None,
+        match_iou: float = 0.5,
+        min_score: float = 0.0,
+        end_after: int = 30,
+        max_objects: int = 64,
     ) -> Stream:
         """A live stream: one frame at a time, in constant memory. Options are those of `video`.
 
-        `length` is the number of frames that will come, where that is known.
+        `length` is the number of frames that will come, where that is known. For boxes of a
+        detector, `stream.step(frame, boxes=...)`: a detection belongs to an object from a
+        `match_iou` of boxes on, and else becomes a new one, if its score is at least `min_score`;
+        such an object ends `end_after` steps after its last detection, or when there are more than
+        `max_objects`, the longest missed first.
 
         Raises:
             OptionError: An option's value makes no sense.
         """
-        from samgraph.predict.video.options import TrackOptions
+        from samgraph.predict.video.options import StreamOptions
         from samgraph.predict.video.stream import open_stream
 
         self._require_memory()
-        return open_stream(self.core, **changed(locals(), TrackOptions))
+        return open_stream(self.core, **changed(locals(), StreamOptions))
 
     @property
     def report(self) -> LoadReport:
@@ -327,6 +336,7 @@ def load(
     threads: int | None = None,
     profile: ProfileLike | None = None,
     image_size: int | None = None,
+    approximation: str | None = None,
     options: CompileOptions | None = None,
     mirror: str | None = None,
     strict: bool = True,
@@ -336,9 +346,10 @@ def load(
     With no source it is the built-in model, `samgraph-nano`, which needs no network. Released
     weights are downloaded once and checked. The config is recognised from the file; give it only
     for a model that has no name here. `profile` says how graphs are compiled: a `Profile`, its
-    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too. A source may
-    also be a folder, or the index of a checkpoint in several files. `strict=False` ignores tensors
-    that the model does not have, and loads what is there of it: `model.report` lists both.
+    name, or a TOML file; `weights.profiles.toml` next to `weights.pt` is read too. `approximation`
+    names a way to compute less, at a cost in quality (`samgraph.runtime.APPROXIMATIONS`). A source
+    may also be a folder, or the index of a checkpoint in several files. `strict=False` ignores
+    tensors that the model does not have, and loads what is there: `model.report` lists both.
     """
     chosen: Source = NANO.name if source is None else source
     if options is None:
@@ -347,6 +358,7 @@ def load(
             precision=precision,  # type: ignore[arg-type]  # checked there
             threads=threads,
             profile=find_profile(profile, weights_file(chosen)),
+            approximation=approximation,
         )
     wanted = ModelSource(chosen, config, device, image_size, options, mirror, strict)
     return Model(load_from(wanted), lasting(wanted))

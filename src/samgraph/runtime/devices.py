@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samgraph.engines import Device, Engine, EngineOptions, find_engine, parse_device
-from samgraph.engines.devices import AUTO, KINDS, DeviceLike, why_absent
+from samgraph.engines.devices import AUTO, KINDS, UNTESTED, DeviceLike, why_absent
 from samgraph.engines.protocol import candidates
 from samgraph.errors import EngineError, OptionError, SamgraphWarning
 from samgraph.runtime.options import CompileOptions
@@ -29,6 +29,10 @@ def choose(device: DeviceLike, options: CompileOptions, memory: Path | None) -> 
     """
     named = parse_device(device)
     if named is not None:
+        why = why_absent(named) if named.kind in UNTESTED else None
+        if why is not None:
+            text = f"device `{named}` cannot be used here"
+            raise EngineError(text, got=why, hint='use device="auto"')
         return _decide(_engine_on(named, options.engine), named, options, memory)
     skipped: list[str] = []
     for name, kind in _ways(options.engine):
@@ -49,8 +53,9 @@ def choose(device: DeviceLike, options: CompileOptions, memory: Path | None) -> 
 def devices_here() -> str:
     """The devices of this machine, and why others are missing: for help texts."""
     absent = {kind: why_absent(Device(kind)) for kind in KINDS}
+    shown = {kind: why for kind, why in absent.items() if kind not in UNTESTED or why is None}
     return ", ".join(
-        [AUTO, *(f"{kind} (not here: {why})" if why else kind for kind, why in absent.items())]
+        [AUTO, *(f"{kind} (not here: {why})" if why else kind for kind, why in shown.items())]
     )
 
 

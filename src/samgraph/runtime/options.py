@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from samgraph.engines import Precision, engine_names
 from samgraph.errors import OptionError
 from samgraph.passes.pipeline import PRECISIONS
+from samgraph.runtime.approximations import Approximation, find_approximation
 from samgraph.runtime.profiles import FUSED, Profile, ProfileLike, find_profile
 
 
@@ -15,7 +16,8 @@ class CompileOptions:
 
     `profile` is a `Profile`, its name, or the path of a TOML file. `precision` None means the
     profile's, and where it has none, fp32 on a CPU and bf16 on a GPU. `threads` None means every
-    core this process may use. `cache_dir` None means the user's cache folder; with `cache` False
+    core this process may use. `approximation` is a name of `APPROXIMATIONS`; None is exact.
+    `cache_dir` None means the user's cache folder; with `cache` False
     nothing is read from or written to disk.
     """
 
@@ -25,6 +27,7 @@ class CompileOptions:
     profile: ProfileLike = FUSED
     cache_dir: str | os.PathLike[str] | None = None
     cache: bool = True
+    approximation: str | None = None
 
     def __post_init__(self) -> None:
         for name, known in (("engine", engine_names()), ("precision", PRECISIONS)):
@@ -39,11 +42,18 @@ class CompileOptions:
                 expected=f"1 to {cores}, the cores this process may use",
             )
         object.__setattr__(self, "profile", find_profile(self.profile))
+        if self.approximation is not None:
+            find_approximation(self.approximation)
 
     @property
     def chosen_profile(self) -> Profile:
         """The resolved profile."""
         return find_profile(self.profile)
+
+    @property
+    def chosen_approximation(self) -> Approximation | None:
+        """The resolved approximation; None is exact."""
+        return None if self.approximation is None else find_approximation(self.approximation)
 
     @property
     def asked_precision(self) -> Precision | None:

@@ -163,6 +163,8 @@ class Session:
         """The choice of engine, device and precision, and why, in one sentence."""
         profile = self.options.chosen_profile
         other = "" if profile == FUSED else f"; profile {profile.name}"
+        if self.options.approximation is not None:
+            other += f"; approximation {self.options.approximation}"
         return f"{self._choice.reason}{other}"
 
     @property

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from samgraph.errors import OptionError
 from samgraph.media.image.reading import MAX_PIXELS
+from samgraph.predict.video.policies.table import DEFAULT, find_policy
 
 MEGABYTE = 1 << 20
 DAY = 24 * 3600.0
@@ -43,6 +44,7 @@ class ServeOptions:
         body_seconds: How long a client may be silent while it sends a body.
         max_jobs: The most exports, running and finished, that are kept.
         max_objects: The most objects of a video.
+        policy: What frames of videos read of memory; see `samgraph.predict.video.policies.table`.
         allow_hosts: Hosts whose files are fetched for annotation tools; none by default.
     """
 
@@ -64,9 +66,11 @@ class ServeOptions:
     body_seconds: float = 30.0
     max_jobs: int = 8
     max_objects: int = 255
+    policy: str = DEFAULT
     allow_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        find_policy(self.policy)
         for name in ("max_sessions", "max_loaded", "working", "max_jobs", "max_objects"):
             if getattr(self, name) < 1:
                 raise OptionError(f"`{name}` must be at least 1", got=getattr(self, name))

@@ -156,7 +156,9 @@ class Service:
     def _load(self, entry: Entry) -> Loaded:
         options = self.options
         if entry.record.kind == "video":
-            video = open_upload(self.core, entry.folder / UPLOAD, options.max_pixels)
+            video = open_upload(
+                self.core, entry.folder / UPLOAD, options.max_pixels, options.policy
+            )
             channel = self.channel(entry)
             return VideoSession(video, entry.folder, self.turns, channel, options.max_objects)
         return ImageSession.load(self.core, entry, self.turns)

@@ -70,7 +70,9 @@ async def post_video(service: Service, request: Request) -> Response:
 
 def _open(service: Service, folder: Path, name: str, session: Path | None) -> VideoReply:
     """Create a session of an uploaded video."""
-    video = open_upload(service.core, folder / UPLOAD, service.options.max_pixels)
+    video = open_upload(
+        service.core, folder / UPLOAD, service.options.max_pixels, service.options.policy
+    )
     try:
         height, width = video.size_hw
         length, rate = video.source.length, frame_rate(video.source)

@@ -23,6 +23,7 @@ from samgraph.media.video.file import MAX_FRAME_PIXELS
 from samgraph.media.video.frames import open_frames
 from samgraph.media.video.source import FrameSource
 from samgraph.predict.image.encoded import EncodedImage, encode_image
+from samgraph.predict.video.policies.table import DEFAULT
 from samgraph.predict.video.result import FrameResult
 from samgraph.predict.video.sessions import restore_video
 from samgraph.predict.video.video import Video, open_video
@@ -67,10 +68,12 @@ class Stoppable(Protocol):
         """Wait for its end."""
 
 
-def open_upload(core: Any, path: Path, max_pixels: int | None) -> Video:
+def open_upload(core: Any, path: Path, max_pixels: int | None, policy: str = DEFAULT) -> Video:
     """The video of an upload; frames that cannot be decoded are skipped."""
     most = MAX_FRAME_PIXELS if max_pixels is None else min(max_pixels, MAX_FRAME_PIXELS)
-    return open_video(core, path, on_damage="skip", max_pixels=most, cache_mb=CACHE_MB)
+    return open_video(
+        core, path, on_damage="skip", max_pixels=most, cache_mb=CACHE_MB, policy=policy
+    )
 
 
 class VideoSession:

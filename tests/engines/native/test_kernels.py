@@ -1,5 +1,7 @@
 """Native attention against the numpy reference: any shapes, every instruction set."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from samgraph.engines.native import Kernels
 from samgraph.graph.registry import find_op
 from samgraph.graph.types import Array
 from tests.engines.native.kernels import every_set, needs_kernels
-from tests.tolerances import NATIVE_ATTENTION
+from tests.tolerances import NATIVE_ATTENTION, NATIVE_ATTENTION_BF16
 
 pytestmark = needs_kernels
 KERNELS = pytest.mark.parametrize("kernels", every_set(), ids=lambda k: k.instructions)
@@ -71,6 +73,7 @@ def test_attention_of_any_shape(
     quarter=SMALL,
     widths=st.tuples(st.integers(1, 9), st.integers(1, 9)),
     threads=st.integers(1, 3),
+    pooled_frames=st.integers(0, 9),
 )
 def test_attention_over_rotated_memory_of_any_shape(
     kernels: Kernels,
@@ -82,19 +85,100 @@ def test_attention_over_rotated_memory_of_any_shape(
     quarter: int,
     widths: tuple[int, int],
     threads: int,
+    pooled_frames: int,
 ) -> None:
     D, (C, E) = 4 * quarter, widths
-    S = frames * grid[0] * grid[1] + plain
+    pooled = 0
+    if grid[0] % 2 == grid[1] % 2 == 0:
+        pooled = pooled_frames * grid[0] * grid[1] // 4
+    S = pooled + frames * grid[0] * grid[1] + plain
     if S == 0:
         return
     q, k, v = drawn(1, N, T, D) * 3, drawn(2, N, S, C), drawn(3, N, S, E)
     weight, bias = drawn(4, D, C), drawn(5, D)
-    options = {"grid": grid, "theta": 1e4, "unrotated": plain, "scale": D**-0.5}
+    mask = drawn(6, S) if pooled else None
+    options: dict[str, Any] = {
+        "grid": grid, "theta": 1e4, "unrotated": plain, "scale": D**-0.5, "pooled": pooled
+    }  # fmt: skip
 
-    y = kernels.rope_key_attention(q, k, v, weight, bias, **options, threads=threads)
+    y = kernels.rope_key_attention(q, k, v, weight, bias, mask, **options, threads=threads)
 
-    expected = reference("rope_key_attention", q, k, v, weight, bias, **options)
+    expected = reference("rope_key_attention", q, k, v, weight, bias, mask, **options)
     np.testing.assert_allclose(y, expected, rtol=NATIVE_ATTENTION, atol=NATIVE_ATTENTION / 10)
+
+
+@KERNELS
+@settings(max_examples=60)
+@given(
+    sizes=st.tuples(st.integers(1, 2), st.integers(1, 100), st.integers(0, 10)),
+    grid=st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    plain=st.integers(0, 70),
+    widths=st.tuples(SMALL, st.integers(1, 64), st.integers(1, 20)),
+    threads=st.integers(1, 3),
+    pooled_frames=st.integers(0, 9),
+)
+def test_rounded_operands_change_little(
+    kernels: Kernels,
+    sizes: tuple[int, int, int],
+    grid: tuple[int, int],
+    plain: int,
+    widths: tuple[int, int, int],
+    threads: int,
+    pooled_frames: int,
+) -> None:
+    (N, T, frames), (quarter, C, E) = sizes, widths
+    D, even = 4 * quarter, grid[0] % 2 == grid[1] % 2 == 0
+    pooled = pooled_frames * grid[0] * grid[1] // 4 if even else 0
+    S = pooled + frames * grid[0] * grid[1] + plain
+    if S == 0:
+        return
+    q, k, v = drawn(1, N, T, D), drawn(2, N, S, C), drawn(3, N, S, E)
+    weight, bias, mask = drawn(4, D, C) * C**-0.5, drawn(5, D), drawn(6, S) if pooled else None
+    options: dict[str, Any] = {
+        "grid": grid, "theta": 1e4, "unrotated": plain, "scale": D**-0.5, "pooled": pooled
+    }  # fmt: skip
+
+    given = (q, k, v, weight, bias, mask)
+    y = kernels.rope_key_attention(*given, **options, rounded=True, threads=threads)
+
+    expected = reference("rope_key_attention", *given, **options)
+    np.testing.assert_allclose(y, expected, atol=NATIVE_ATTENTION_BF16 * np.abs(v).max())
+
+
+@KERNELS
+def test_only_a_processor_with_bf16_rounds(kernels: Kernels) -> None:
+    arrays = (drawn(1, 1, 3, 8), drawn(2, 1, 18, 5), drawn(3, 1, 18, 4), drawn(4, 8, 5))
+    options: dict[str, Any] = {"grid": (4, 4), "theta": 1e4, "unrotated": 2, "scale": 0.3}
+
+    exact, rounded = (
+        kernels.rope_key_attention(*arrays, drawn(5, 8), **options, rounded=flag)
+        for flag in (False, True)
+    )
+
+    assert np.array_equal(exact, rounded) == (kernels.instructions != "avx512_bf16")
+
+
+@KERNELS
+@pytest.mark.parametrize("where", ["q", "k", "v"])
+def test_nan_in_a_memory_is_not_lost(kernels: Kernels, where: str) -> None:
+    arrays: dict[str, Array] = {
+        "q": drawn(1, 1, 3, 8),
+        "k": drawn(2, 1, 18, 5),
+        "v": drawn(3, 1, 18, 4),
+    }
+    arrays[where][0, 2, 1] = np.nan
+    given = (*arrays.values(), drawn(4, 8, 5), drawn(5, 8))
+    options: dict[str, Any] = {
+        "grid": (4, 4),
+        "theta": 1e4,
+        "unrotated": 2,
+        "scale": 0.3,
+        "rounded": True,
+    }
+
+    y = kernels.rope_key_attention(*given, **options)
+
+    assert np.isnan(y[0, 2]).any()
 
 
 @KERNELS

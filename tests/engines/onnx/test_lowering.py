@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from samgraph import ops
 from samgraph.engines import find_engine
 from samgraph.graph import Builder, Node, symbol
+from samgraph.graph.types import Array
 from samgraph.ops import OPS
+from samgraph.runtime import CompileOptions, Session
 from tests.ops.agreement import run_on
 from tests.ops.test_planted_faults import seen, uses
 
 pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("samgraph.engines.onnx")
+lowering = pytest.importorskip("samgraph.engines.onnx.lowering")
 Rule = Callable[..., Any]
 RULE = dict(onnx.LOWER)
 ENGINE = "onnxruntime"
@@ -88,6 +92,46 @@ def test_shapes_are_numbers_where_batches_are_not_empty() -> None:
     assert [node.op_type for node in exported.graph.node] == ["Reshape"]
     assert np.frombuffer(exported.graph.initializer[0].raw_data, np.int64).tolist() == [0, -1, 8]
     assert "Shape" in [node.op_type for node in exact.graph.node]
+
+
+def test_queries_in_pieces_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder, rng = Builder("pieces"), np.random.default_rng(6)
+    q, k = builder.input("q", "f32[N,32,8]"), builder.input("k", "f32[N,4*F+2,8]")
+    graph = builder.finish(
+        one=ops.attention(q, k, k, heads=1, scale=0.5), two=ops.attention(q, k, k, heads=2, scale=1)
+    )
+    inputs = {"q": draw(rng, 2, 32, 8), "k": draw(rng, 2, 14, 8)}
+    options = CompileOptions(engine=ENGINE, cache=False)
+    expected = Session("cpu", options).compile(graph).run_numpy(inputs)
+
+    monkeypatch.setattr(lowering, "MOST_SCORES", 200)
+    model = onnx.build(graph, {})
+    found = Session("cpu", options).compile(graph).run_numpy(inputs)
+
+    assert [lowering.score_pieces(node) for node in graph] == [8, 16]
+    assert [node.op_type for node in model.graph.node].count("Softmax") == 24
+    for name, want in expected.items():
+        assert np.allclose(found[name], want, rtol=1e-5, atol=1e-6)
+
+
+def test_image_to_token_attention_stays_whole_and_memory_attention_does_not() -> None:
+    builder = Builder("sizes")
+    image, tokens = (
+        builder.input("image", "f32[N,4096,64]"),
+        builder.input("tokens", "f32[N,P+7,64]"),
+    )
+    memory = builder.input("memory", "f32[N,4096*F,64]")
+    graph = builder.finish(
+        a=ops.attention(image, tokens, tokens, heads=8, scale=1),
+        b=ops.attention(image, memory, memory, heads=1, scale=1),
+        c=ops.attention(tokens, image, image, heads=8, scale=1),
+    )
+
+    assert [lowering.score_pieces(node) for node in graph] == [1, 16, 1]
+
+
+def draw(rng: np.random.Generator, *shape: int) -> Array:
+    return rng.standard_normal(shape, np.float32)
 
 
 def test_an_output_that_is_an_input_or_another_output_has_a_name_of_its_own() -> None:

@@ -36,6 +36,10 @@ EXPECTED: dict[str, dict[str, int]] = {
         "conv_norm": 0, "attention": 5, "image_to_tokens": 2, "grouped_linear": 3,
         "upscale_masks": 1, "fused_linear": 16, "offset_norm": 6,
     },
+    "decode_alternatives": {
+        "conv_norm": 0, "attention": 5, "image_to_tokens": 2, "grouped_linear": 3,
+        "paint_masks": 1, "fused_linear": 16, "offset_norm": 6,
+    },
     "decode_prepared": {
         "attention": 5, "image_to_tokens": 1, "grouped_linear": 3, "upscale_masks": 1,
         "fused_linear": 16, "offset_norm": 6,

@@ -10,6 +10,8 @@ from samgraph.graph import Array, Graph, Scope, Tensor, TensorType, trace
 from samgraph.graph.types import type_of
 from samgraph.models.sam2 import graphs
 from samgraph.models.sam2.config import Sam2Config, find_config
+from samgraph.models.sam2.graph_set import GraphSet
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.runtime import CompiledGraph, CompileOptions, Session
 from samgraph.runtime.profiles import Profile
 from tests import weights
@@ -74,9 +76,14 @@ class Bench:
     """Runs parts of one model on one engine. What it has compiled it keeps."""
 
     def __init__(
-        self, config: Sam2Config, weights: Mapping[str, Array], engine: str, profile: str = "fused"
+        self,
+        config: TrackerConfig,
+        weights: Mapping[str, Array],
+        engine: str,
+        profile: str = "fused",
+        graph_set: GraphSet = graphs.GRAPHS,
     ) -> None:
-        self.config, self.weights = config, weights
+        self.config, self.weights, self.graph_set = config, weights, graph_set
         chosen = _SHARING if engine == "reference" else profile
         self.session = Session("cpu", CompileOptions(engine=engine, cache=False, profile=chosen))
         self._compiled: dict[object, CompiledGraph] = {}
@@ -97,7 +104,8 @@ class Bench:
 
     def graph(self, name: str, **inputs: Array) -> Outputs:
         """Run one of the model's own graphs."""
-        return self._keep(name, lambda: graphs.TRACES[name](self.config)).run_numpy(inputs)
+        trace = {**self.graph_set.traces, **self.graph_set.tracking}[name]
+        return self._keep(name, lambda: trace(self.config)).run_numpy(inputs)
 
     def _keep(self, key: object, make: Callable[[], Graph]) -> CompiledGraph:
         if key not in self._compiled:

@@ -15,6 +15,7 @@ _RELATIVE = {
     "heads": tolerances.DECODER,
     "maskout": tolerances.DECODER,
     "mem": tolerances.MEMORY_ENCODER,
+    "perc": tolerances.MEMORY_ENCODER,
     "attn": tolerances.MEMORY_ATTENTION,
     "rope": tolerances.TABLES,
     "tpos": tolerances.TABLES,

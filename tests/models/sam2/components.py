@@ -16,6 +16,7 @@ from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv2d, to_image
 from samgraph.models.sam2.neck import neck
 from samgraph.models.sam2.positions import sine_grid, sine_time
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.ops.axial_rope import rotation_tables
 from tests.golden.reading import Golden
 from tests.models.sam2 import decoder_parts, memory_parts
@@ -79,11 +80,11 @@ def points(golden: Golden, bench: Bench) -> Named:
         yield f"pe_{case}_sparse", bench.run(_bare, xy=corners, labels=kinds)["sparse"]
 
 
-def _ended(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> dict[str, Tensor]:
+def _ended(at: Scope, config: TrackerConfig, xy: Tensor, labels: Tensor) -> dict[str, Tensor]:
     return {"sparse": prompts.points(at / "sam_prompt_encoder", config, xy, labels)}
 
 
-def _bare(at: Scope, config: Sam2Config, xy: Tensor, labels: Tensor) -> dict[str, Tensor]:
+def _bare(at: Scope, config: TrackerConfig, xy: Tensor, labels: Tensor) -> dict[str, Tensor]:
     return {"sparse": prompts.embed_points(at / "sam_prompt_encoder", config, xy, labels)}
 
 
@@ -96,7 +97,7 @@ def dense(golden: Golden, bench: Bench) -> Named:
             yield name, np.broadcast_to(outputs["pe_none_dense"], golden.shape(name))
 
 
-def _dense(at: Scope, config: Sam2Config, mask: Tensor) -> dict[str, Tensor]:
+def _dense(at: Scope, config: TrackerConfig, mask: Tensor) -> dict[str, Tensor]:
     scope, grid = at / "sam_prompt_encoder", config.grid
     none = prompts.no_mask(scope, config)
     return {
@@ -128,7 +129,7 @@ def pointer_times(golden: Golden, bench: Bench) -> Named:
         yield from (("tpos_proj", outputs["position"][0, i::split]) for i in range(split))
 
 
-def _times(at: Scope, config: Sam2Config, times: Tensor) -> dict[str, Tensor]:
+def _times(at: Scope, config: TrackerConfig, times: Tensor) -> dict[str, Tensor]:
     return {
         "sine": sine_time(times, config.channels),
         "position": memory_bank.pointer_positions(at, config, times),
@@ -145,7 +146,7 @@ PARTS: dict[str, Runner] = {
     **{
         f"decoder:{name}": partial(decoder_parts.decoder, name)
         for name in decoder_parts.GROUPS
-        if name != "all"
+        if name != "all" and not name.startswith("sister")
     },
     "decode:click": partial(decoder_parts.decode, "click"),
     "decode:all": partial(decoder_parts.decode, "all"),

@@ -8,9 +8,9 @@ from samgraph import ops
 from samgraph.graph import Array, Scope, Tensor
 from samgraph.models import family
 from samgraph.models.sam2 import graphs, mask_decoder, prompts
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import to_tokens
 from samgraph.models.sam2.memory_encoder import MASK_SCALE, MASK_SHIFT
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.models.sam2.two_way import two_way
 from tests.golden.reading import Golden, disc_mask
 from tests.models.sam2.bench import Bench, Outputs, rows
@@ -30,6 +30,21 @@ GROUPS: dict[str, Mapping[str, str]] = {
     "three": {"boxpoint_single": "pe_box_as_points", "points_b2_multi_repeat": "pe_points_b2"},
 }
 GROUPS["all"] = {case: prefix for group in GROUPS.values() for case, prefix in group.items()}
+# The cases of the sister models.
+GROUPS["sister"] = {
+    **GROUPS["click"],
+    "box_single": "pe_box",
+    "box_multi": "pe_box",
+    "box_point_single": "pe_box_point",
+    "points_b2_multi_repeat": "pe_points_b2",
+}
+GROUPS["sister_box"] = {
+    "box_single": "pe_box",
+    "box_multi": "pe_box",
+    "points_b2_multi_repeat": "pe_points_b2",
+}
+GROUPS["sister_three"] = {"box_point_single": "pe_box_point"}
+FINE = {"fine_0": "in_feat_s0", "fine_1": "in_feat_s1"}
 # What video asks for: prompted or not, with a mask or not, and whether several masks are wanted.
 HEADS: Mapping[str, tuple[bool, bool, bool]] = {
     "pt_multi": (True, False, True),
@@ -91,19 +106,18 @@ def decode(group: str, golden: Golden, bench: Bench) -> Named:
         yield from ((f"dec_{case}_{name}", array) for name, array in found.items())
 
 
-def decode_prepared(golden: Golden, bench: Bench) -> Named:
+def decode_prepared(golden: Golden, bench: Bench, group: str = "all") -> Named:
     """One image prepared, then every case without a mask at once."""
-    given = _inputs("all", golden, bench.config)
+    given = _inputs(group, golden, bench.config)
     missing = bench.weights["no_mem_embed"].reshape(1, -1, 1, 1)
     image = bench.graph(
         "prepare_image",
         embedding=golden.input("in_image_embed") - missing,
-        fine_0=golden.input("in_feat_s0"),
-        fine_1=golden.input("in_feat_s1"),
+        **_fine(golden, bench.config, 1),
     )
     prompt = {name: given[name] for name in ("points", "labels")}
     outputs = bench.graph("decode_prepared", **image, **prompt)
-    for case, index in _rows("all", golden).items():
+    for case, index in _rows(group, golden).items():
         if "_mask_" in case:
             continue
         yield f"dec_{case}_all_masks", outputs["masks"][index]
@@ -120,7 +134,7 @@ def uncovered(outputs: Outputs, seen: Array) -> Array:
     return np.where(seen[..., None, None], covered, raw + (covered - graphs.HIDDEN_LOGIT))
 
 
-def _inputs(group: str, golden: Golden, config: Sam2Config) -> Outputs:
+def _inputs(group: str, golden: Golden, config: TrackerConfig) -> Outputs:
     """All cases of a group as one batch."""
     cases = GROUPS[group]
     prompted = _filled([points_of(golden, prefix) for prefix in cases.values()])
@@ -131,14 +145,19 @@ def _inputs(group: str, golden: Golden, config: Sam2Config) -> Outputs:
     mask[has_mask] = golden.input("in_mask_prompt")
     return {
         "embedding": rows(golden.input("in_image_embed"), count),
-        "fine_0": rows(golden.input("in_feat_s0"), count),
-        "fine_1": rows(golden.input("in_feat_s1"), count),
+        **_fine(golden, config, count),
         "points": np.concatenate([xy for xy, _ in prompted]),
         "labels": np.concatenate([labels for _, labels in prompted]),
         "mask": mask,
         "has_mask": has_mask,
         "multimask": np.repeat(["multi" in case for case in cases], per_case),
     }
+
+
+def _fine(golden: Golden, config: TrackerConfig, count: int) -> Outputs:
+    """The maps of high resolution, where the model has any."""
+    names = [name for name in config.feature_maps if name in FINE]
+    return {name: rows(golden.input(FINE[name]), count) for name in names}
 
 
 def _filled(prompted: list[Points]) -> list[Points]:
@@ -161,7 +180,7 @@ def _rows(group: str, golden: Golden) -> dict[str, slice]:
     return found
 
 
-def _open(config: Sam2Config) -> dict[str, str]:
+def _open(config: TrackerConfig) -> dict[str, str]:
     """The types of the decode graph: any number of prompts and points."""
     types = {value.name: str(value.type) for value in graphs.decode(config).inputs}
     del types["no_memory"]
@@ -170,15 +189,14 @@ def _open(config: Sam2Config) -> dict[str, str]:
 
 def _insides(
     at: Scope,
-    config: Sam2Config,
+    config: TrackerConfig,
     embedding: Tensor,
-    fine_0: Tensor,
-    fine_1: Tensor,
     points: Tensor,
     labels: Tensor,
     mask: Tensor,
     has_mask: Tensor,
     multimask: Tensor,
+    **maps: Tensor,
 ) -> dict[str, Tensor]:
     """Every step of the decoder, for points that are all there."""
     encoder, scope, count = at / "sam_prompt_encoder", at / "sam_mask_decoder", points.shape[0]
@@ -196,7 +214,8 @@ def _insides(
         positions,
         None,
     )
-    decoded = mask_decoder.decode(scope, config, image, (fine_0, fine_1), sparse, positions)
+    fine = (maps["fine_0"], maps["fine_1"]) if maps else None
+    decoded = mask_decoder.decode(scope, config, image, fine, sparse, positions)
     stability = mask_decoder.stability(decoded.masks)
     best = mask_decoder.best_index(decoded, multimask, stability)[:, None]
     return {
@@ -213,7 +232,7 @@ def _insides(
     }
 
 
-def start_tokens(at: Scope, config: Sam2Config, sparse: Tensor) -> Tensor:
+def start_tokens(at: Scope, config: TrackerConfig, sparse: Tensor) -> Tensor:
     """What the transformer starts from: the tokens of the answers, then the prompt."""
     start = mask_decoder.output_tokens(at, config)
     shape = (sparse.shape[0], mask_decoder.OUTPUT_TOKENS, config.channels)
@@ -237,7 +256,7 @@ def heads(case: str, golden: Golden, bench: Bench) -> Named:
         yield f"heads{i}_{case}_score", outputs["object_score"][row]
 
 
-def enlarge(at: Scope, config: Sam2Config, mask: Tensor) -> dict[str, Tensor]:
+def enlarge(at: Scope, config: TrackerConfig, mask: Tensor) -> dict[str, Tensor]:
     size = (config.image_size, config.image_size)
     return {"high": ops.resize(mask, size, how="bilinear")}
 
@@ -272,8 +291,7 @@ def _on_four_images(
     return bench.graph(
         "decode",
         embedding=np.concatenate(images),
-        fine_0=rows(golden.input("in_feat_s0"), 4),
-        fine_1=rows(golden.input("in_feat_s1"), 4),
+        **_fine(golden, bench.config, 4),
         points=rows(prompt[0], 4),
         labels=rows(prompt[1], 4),
         mask=rows(given, 4),

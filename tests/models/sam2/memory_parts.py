@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samgraph.graph import Array, Scope, Tensor
+from samgraph.graph import Array, Dim, Scope, Tensor
 from samgraph.models.sam2 import memory_attention as attention
 from samgraph.models.sam2 import memory_encoder as encoder
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import conv2d, to_image
+from samgraph.models.sam2.memory_attention import Attend
 from samgraph.models.sam2.positions import sine_grid
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from tests.golden.reading import Golden, disc_mask
 from tests.models.sam2.bench import Bench
 
@@ -49,7 +50,7 @@ def memory_encoder_pair(golden: Golden, bench: Bench) -> Named:
 
 
 def encoded(
-    at: Scope, config: Sam2Config, pixels: Tensor, logits: Tensor, binary: Tensor
+    at: Scope, config: TrackerConfig, pixels: Tensor, logits: Tensor, binary: Tensor
 ) -> dict[str, Tensor]:
     """Every step of the memory encoder, and its result for a visible and an occluded object."""
     steep = encoder.steepen(logits, binary.reshape(logits.shape[0], 1, 1, 1))
@@ -92,20 +93,31 @@ def memory_attention(case: str, golden: Golden, bench: Bench) -> Named:
 
 
 def attended(
-    at: Scope, config: Sam2Config, current: Tensor, memory: Tensor, position: Tensor
+    at: Scope,
+    config: TrackerConfig,
+    current: Tensor,
+    memory: Tensor,
+    position: Tensor,
+    attend: Attend = attention.rope_attention,
+    unrotated: Dim | None = None,
 ) -> dict[str, Tensor]:
-    """The whole, and each layer's attentions before their shortcuts."""
+    """The whole, and each layer's attentions before their shortcuts.
+
+    `unrotated` tokens are at the end; by default what is left of whole frames.
+    """
     tokens, channels = config.grid**2, config.channels
-    pointers = int(str(memory.shape[1])) % tokens
+    if unrotated is None:
+        unrotated = int(str(memory.shape[1])) % tokens
     sines = sine_grid(channels, config.grid, config.grid).reshape(1, channels, tokens)
     grid = at.builder.constant(sines.transpose(0, 2, 1))
     scope = at / "memory_attention"
-    out = attention.memory_attention(scope, config, current, grid, memory, position, pointers)
+    given = (memory, position, unrotated, attend)
+    out = attention.memory_attention(scope, config, current, grid, *given)
     x, found = current + grid * attention._POSITION_SHARE, {"out": out}
     for i in range(config.memory_layers):
         layer = scope / "layers" / i
         y = attention.self_attention_step(layer, config, x, grid)
-        z = attention.cross_attention_step(layer, config, y, grid, memory, position, pointers)
+        z = attention.cross_attention_step(layer, config, y, grid, *given)
         x_next = attention.feedforward_step(layer, config, z)
         found |= {f"layer{i}_self": y - x, f"layer{i}_cross": z - y, f"layer{i}": x_next}
         x = x_next

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from samgraph.graph import Array
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.positions import sine_grid
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from tests import tolerances
 from tests.models.sam2.bench import Bench, Outputs
 from tests.models.sam2.comparing import Finding
@@ -35,7 +35,7 @@ class Wired:
         return Finding(error / self.limit, f"graph {self.graph}", error)
 
 
-def attention_inputs(config: Sam2Config, N: int, F: int, Q: int, seed: int = 0) -> Outputs:
+def attention_inputs(config: TrackerConfig, N: int, F: int, Q: int, seed: int = 0) -> Outputs:
     """N objects with F frames in slots of their own, and Q pointers from both sides in time."""
     rng = np.random.default_rng(seed)
     C, E = config.channels, config.grid

@@ -67,7 +67,8 @@ def test_a_frame_is_encoded_once_and_objects_run_in_batches(
     # One call for the memory of the prompted frame; then one a frame and batch.
     assert calls == {
         "image_encoder": 2,
-        "attend_bank_fp32": 2 * runs,
+        "prepare_frame": 2,
+        "attend_prepared_fp32": 2 * runs,
         "decode": 2 * runs,
         "memory_encoder": 1 + 2 * runs,
     }

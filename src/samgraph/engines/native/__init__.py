@@ -5,7 +5,7 @@ works, with the engine's own attention.
 """
 
 from samgraph.engines.native.library import Kernels, find_kernels
-from samgraph.engines.native.ops import NATIVE_OPS
+from samgraph.engines.native.ops import NATIVE_OPS, is_rounded
 from samgraph.engines.native.passes import ABSORB_KEY_ROTATION, ATTENTION_TO_FLASH, NATIVE_PASSES
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "NATIVE_PASSES",
     "Kernels",
     "find_kernels",
+    "is_rounded",
 ]

@@ -8,7 +8,8 @@
 
      sg_attention         any lengths and widths, several heads, an additive mask
      sg_memory_attention  keys that are a narrow memory, projected and rotated by axial RoPE:
-                          the rotation is moved to the queries (see there)
+                          the rotation is moved to the queries (see there); with rounded
+                          operands in attention_bf16.h
 
    The file includes itself once per instruction set; the widest that the processor has is
    chosen by the caller. A query whose keys are all masked by -inf takes the mean of their values.
@@ -46,16 +47,24 @@ struct sg_attention {
     float scale;
 };
 
-/* Attention over a memory of frames of `rows` x `columns` tokens, then `plain` unrotated tokens. */
+/* Whole frames of `rows` x `columns` tokens. */
+struct sg_frames {
+    int64_t frames, rows, columns;
+    const float *tables[4];        /* cosines and sines [half, D/4] of columns, then of rows */
+};
+
+/* Attention over a memory: pooled frames, then frames, then `plain` unrotated tokens. */
 struct sg_memory {
     const float *q;                /* [N, T, D], rotated by the queries' own positions */
     const float *k, *v;            /* [N, S, C], [N, S, E]: the memory with and without position */
+    const float *mask;             /* [S], added to the scores; or NULL */
     const float *weight, *bias;    /* [D, C], [D]: the projection of keys */
-    const float *tables[4];        /* cosines and sines [half, D/4] of columns, then of rows */
     float *out;                    /* [N, T, E] */
-    int64_t batch, queries, frames, rows, columns, plain, width, channels, value_width;
     const float *centres[2];       /* cosine and sine [2, D/4] of the grid's centre */
+    struct sg_frames parts[2];
+    int64_t batch, queries, plain, width, channels, value_width;
     float scale;
+    int32_t rounded;               /* whether operands of products may be rounded to 8 bits */
 };
 
 typedef int (*sg_work)(const void *job, int64_t task, void *scratch);
@@ -102,33 +111,59 @@ static int sg_run(sg_work work, const void *job, int64_t tasks, size_t scratch, 
     return atomic_load(&crew.next) >= tasks ? 0 : -1;
 }
 
-/* The memory in the order it is read: [row][column][frame][channel], then the unrotated tokens. */
+static int64_t sg_tokens(const struct sg_frames *part) {
+    return part->frames * part->rows * part->columns;
+}
+
+static int64_t sg_keys(const struct sg_memory *job) {
+    return sg_tokens(&job->parts[0]) + sg_tokens(&job->parts[1]) + job->plain;
+}
+
+/* The memory in the order it is read: [row][column][frame][channel] of each part, then the
+   unrotated tokens. A task is a row of a part, or the unrotated tokens. */
+struct sg_sorting {
+    const struct sg_memory *from;
+    float *k, *v, *mask;
+};
+
+static int64_t sg_sorting_tasks(const struct sg_memory *job) {
+    return job->parts[0].rows + job->parts[1].rows + 1;
+}
+
 static int sg_sort(const void *given, int64_t task, void *scratch) {
-    const struct sg_memory *const *both = given, *from = both[0], *to = both[1];
-    int64_t n = task / from->rows, row = task % from->rows, cells = from->rows * from->columns;
-    int64_t keys = from->frames * cells + from->plain;
-    int64_t widths[2] = {from->channels, from->value_width};
-    const float *sources[2] = {from->k, from->v};
-    float *targets[2] = {(float *)to->k, (float *)to->v};
+    const struct sg_sorting *to = given;
+    const struct sg_memory *from = to->from;
+    int64_t n = task / sg_sorting_tasks(from), keys = sg_keys(from);
+    const int64_t widths[3] = {from->channels, from->value_width, 1};
+    const float *sources[3] = {from->k, from->v, n ? NULL : from->mask};
+    float *targets[3] = {to->k, to->v, to->mask};
     (void)scratch;
-    for (int i = 0; i < 2; i++) {
-        int64_t width = widths[i];
+    for (int i = 0; i < 3; i++) {
+        if (!sources[i]) continue;
+        int64_t width = widths[i], row = task % sg_sorting_tasks(from);
+        size_t size = (size_t)width * sizeof(float);
         const float *source = sources[i] + n * keys * width;
         float *target = targets[i] + n * keys * width;
-        for (int64_t f = 0; f < from->frames; f++)
-            for (int64_t x = 0; x < from->columns; x++) {
-                int64_t cell = row * from->columns + x;
-                memcpy(target + (cell * from->frames + f) * width, source + (f * cells + cell) * width,
-                       (size_t)width * sizeof(float));
-            }
-        if (row == 0)
-            memcpy(target + from->frames * cells * width, source + from->frames * cells * width,
-                   (size_t)(from->plain * width) * sizeof(float));
+        for (int p = 0; p < 2; p++) {
+            const struct sg_frames *part = &from->parts[p];
+            int64_t cells = part->rows * part->columns;
+            for (int64_t f = 0; row >= 0 && row < part->rows && f < part->frames; f++)
+                for (int64_t x = 0; x < part->columns; x++) {
+                    int64_t cell = row * part->columns + x;
+                    memcpy(target + (cell * part->frames + f) * width, source + (f * cells + cell) * width,
+                           size);
+                }
+            row -= part->rows;
+            source += sg_tokens(part) * width;
+            target += sg_tokens(part) * width;
+        }
+        if (row == 0) memcpy(target, source, (size_t)from->plain * size);
     }
     return 0;
 }
 
 static inline int64_t sg_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t sg_most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 #define SG_INSIDE
 #define EACH(i, count) _Pragma("GCC unroll 8") for (int i = 0; i < (count); i++)
@@ -147,6 +182,7 @@ static inline int64_t sg_least(int64_t a, int64_t b) { return a < b ? a : b; }
 #undef LANES
 #undef ROWS
 #undef TARGET
+#include "attention_bf16.h"
 
 #define ISA avx2
 #define LANES 8
@@ -166,7 +202,7 @@ static inline int64_t sg_least(int64_t a, int64_t b) { return a < b ? a : b; }
 #include "attention.c"
 
 /* The instruction sets, the widest first, as `sg_attention_run` takes them. */
-enum { SG_AVX512 = 2, SG_AVX2 = 1, SG_PLAIN = 0 };
+enum { SG_BF16 = 3, SG_AVX512 = 2, SG_AVX2 = 1, SG_PLAIN = 0 };
 
 #if defined(__x86_64__)
 static uint64_t sg_saved_registers(void) {
@@ -185,7 +221,9 @@ static int sg_widest(void) {
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & FMA) == 0 || (c & OSXSAVE) == 0) return SG_PLAIN;
     uint64_t saved = sg_saved_registers();
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & AVX2) == 0 || (saved & 6) != 6) return SG_PLAIN;
-    return (b & avx512) == avx512 && (saved & 0xe0) == 0xe0 ? SG_AVX512 : SG_AVX2;
+    if ((b & avx512) != avx512 || (saved & 0xe0) != 0xe0) return SG_AVX2;
+    int has_vnni = (c & 1 << 11) != 0;
+    return has_vnni && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5) ? SG_BF16 : SG_AVX512;
 #else
     return SG_PLAIN;
 #endif
@@ -204,7 +242,7 @@ SG_EXPORT int sg_best(void) {
 
 SG_EXPORT int sg_attention(const struct sg_attention *job, int set, int threads) {
 #if defined(__x86_64__)
-    if (set == SG_AVX512) return attention_avx512(job, threads);
+    if (set >= SG_AVX512) return attention_avx512(job, threads);
     if (set == SG_AVX2) return attention_avx2(job, threads);
 #endif
     return attention_plain(job, threads);
@@ -212,7 +250,8 @@ SG_EXPORT int sg_attention(const struct sg_attention *job, int set, int threads)
 
 SG_EXPORT int sg_memory_attention(const struct sg_memory *job, int set, int threads) {
 #if defined(__x86_64__)
-    if (set == SG_AVX512) return memory_avx512(job, threads);
+    if (set == SG_BF16 && job->rounded && job->channels <= MOST_CHANNELS) return low_memory(job, threads);
+    if (set >= SG_AVX512) return memory_avx512(job, threads);
     if (set == SG_AVX2) return memory_avx2(job, threads);
 #endif
     return memory_plain(job, threads);
@@ -229,8 +268,13 @@ static int sg_survives(int set) {
         float q[4] = {1, 2, 3, 4}, k[8] = {1, 1, 1, 1, 1, 1, 1, 1}, v[2] = {1, 2}, out = 0;
         struct sg_attention job = {.q = q, .k = k, .v = v, .out = &out, .batch = 1, .heads = 1,
                                    .queries = 1, .keys = 2, .width = 4, .value_width = 1, .scale = 1};
+        float weight[4] = {1, 1, 1, 1}, bias[4] = {0}, angles[2] = {0};
+        struct sg_memory memory = {.q = q, .k = k, .v = v, .weight = weight, .bias = bias, .out = &out,
+                                   .centres = {angles, angles}, .batch = 1, .queries = 1, .plain = 2,
+                                   .width = 4, .channels = 1, .value_width = 1, .scale = 1, .rounded = 1};
+        memory.parts[1] = (struct sg_frames){0, 1, 1, {angles, angles, angles, angles}};
         signal(SIGILL, SIG_DFL);
-        int status = sg_attention(&job, set, 1);
+        int status = set == SG_BF16 ? sg_memory_attention(&memory, set, 1) : sg_attention(&job, set, 1);
         _exit(status != 0 || out < 1.49f || out > 1.51f);
     }
     int status = 1;
@@ -433,9 +477,9 @@ static int FN(attention)(const struct sg_attention *job, int threads) {
    which halves the work again. The bias is one more channel of W whose m is 1. */
 
 /* Vectors u [side][channels + 1][BLOCK] of one half of the channels; `axis` 0 columns, 1 rows. */
-TARGET static void FN(spread)(float *out, const struct sg_memory *job, const float *queries,
-                              int axis, float *scratch) {
-    int64_t pairs = job->width / 4, C = job->channels, side = axis ? job->rows : job->columns;
+TARGET static void FN(spread)(float *out, const struct sg_memory *job, const struct sg_frames *part,
+                              const float *queries, int axis, float *scratch) {
+    int64_t pairs = job->width / 4, C = job->channels, side = axis ? part->rows : part->columns;
     int64_t half = (side + 1) / 2, first = axis * pairs * 2;
     float *centred = scratch, *A = centred + 2 * pairs * BLOCK, *B = A + pairs * BLOCK;
     float *even = B + pairs * BLOCK, *odd = even + half * BLOCK;
@@ -460,8 +504,8 @@ TARGET static void FN(spread)(float *out, const struct sg_memory *job, const flo
                 *(VF *)(B + j * BLOCK + g * LANES) = b * even_w - a * odd_w;
             }
         }
-        FN(scores)(even, job->tables[2 * axis], pairs, half, A, pairs, NULL);
-        FN(scores)(odd, job->tables[2 * axis + 1], pairs, half, B, pairs, NULL);
+        FN(scores)(even, part->tables[2 * axis], pairs, half, A, pairs, NULL);
+        FN(scores)(odd, part->tables[2 * axis + 1], pairs, half, B, pairs, NULL);
         for (int64_t i = 0; i < half; i++) {
             /* table row i is the distance of position side - half + i from the middle */
             float *after = out + ((side - half + i) * (C + 1) + c) * BLOCK;
@@ -512,24 +556,32 @@ TARGET static void FN(cells)(float *scores, const float *m, int64_t stride, int6
 struct FN(layout) { int64_t queries, columns, rows, rest, scores, values, total; };
 
 static struct FN(layout) FN(lay_out)(const struct sg_memory *job) {
-    int64_t C = job->channels, pairs = job->width / 4;
-    int64_t side = job->rows > job->columns ? job->rows : job->columns;
-    int64_t most = job->frames > KEYS ? job->frames : KEYS;
+    int64_t C = job->channels, pairs = job->width / 4, columns = 0, rows = 0, most = KEYS;
+    for (int p = 0; p < 2; p++) {
+        columns = sg_most(columns, job->parts[p].columns);
+        rows = sg_most(rows, job->parts[p].rows);
+        most = sg_most(most, job->parts[p].frames);
+    }
+    int64_t side = sg_most(rows, columns);
     struct FN(layout) at = {0};
     at.columns = at.queries + job->width * BLOCK;
-    at.rows = at.columns + job->columns * (C + 1) * BLOCK;
-    at.rest = at.rows + job->rows * (C + 1) * BLOCK;
+    at.rows = at.columns + columns * (C + 1) * BLOCK;
+    at.rest = at.rows + rows * (C + 1) * BLOCK;
     int64_t spread = 4 * pairs + (side + 1), plain = C + 1;
-    at.scores = at.rest + (spread > plain ? spread : plain) * BLOCK;
+    at.scores = at.rest + sg_most(spread, plain) * BLOCK;
     at.values = at.scores + most * BLOCK;
     at.total = at.values + job->value_width * BLOCK;
     return at;
 }
 
-/* The unrotated tokens: one vector w = W' q for all of them. */
-TARGET static void FN(absorb_plain)(struct FN(state) *state, const struct sg_memory *job,
-                                    const float *k, const float *v, const float *queries, float *w,
-                                    float *scores) {
+/* Add what a mask says of `count` keys. */
+TARGET static void FN(shift)(float *scores, const float *mask, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        for (int g = 0; g < GROUPS; g++) *(VF *)(scores + i * BLOCK + g * LANES) += mask[i] * FN(log2e);
+}
+
+/* The vector w = W' q [channels + 1][BLOCK], for tokens that are not rotated. */
+TARGET static void FN(project)(float *w, const struct sg_memory *job, const float *queries) {
     int64_t C = job->channels;
     memset(w, 0, (size_t)(C + 1) * BLOCK * sizeof(float));
     for (int64_t d = 0; d < job->width; d++)
@@ -538,62 +590,81 @@ TARGET static void FN(absorb_plain)(struct FN(state) *state, const struct sg_mem
             for (int g = 0; g < GROUPS; g++)
                 *(VF *)(w + c * BLOCK + g * LANES) += FN(at)(queries + d * BLOCK + g * LANES) * y;
         }
-    for (int64_t i = 0; i < job->plain; i += KEYS) {
-        int64_t count = sg_least(KEYS, job->plain - i);
-        FN(scores)(scores, k + i * C, C, count, w, C, w + C * BLOCK);
-        FN(absorb)(state, scores, count, v + i * job->value_width, job->value_width, job->value_width);
+}
+
+/* The unrotated tokens, from `key` on. */
+TARGET static void FN(absorb_plain)(struct FN(state) *state, const struct sg_memory *job, int64_t n,
+                                    int64_t key, const float *queries, float *w, float *scores) {
+    int64_t C = job->channels, E = job->value_width, keys = sg_keys(job);
+    FN(project)(w, job, queries);
+    for (int64_t i = key; i < keys; i += KEYS) {
+        int64_t count = sg_least(KEYS, keys - i);
+        FN(scores)(scores, job->k + (n * keys + i) * C, C, count, w, C, w + C * BLOCK);
+        if (job->mask) FN(shift)(scores, job->mask + i, count);
+        FN(absorb)(state, scores, count, job->v + (n * keys + i) * E, E, E);
     }
+}
+
+/* The frames of one part, whose sorted tokens begin at `first`. */
+TARGET static void FN(absorb_frames)(struct FN(state) *state, const struct sg_memory *job, int64_t n,
+                                     int64_t first, const struct sg_frames *part, float *base,
+                                     struct FN(layout) at) {
+    int64_t C = job->channels, E = job->value_width, keys = sg_keys(job), F = part->frames;
+    const float *k = job->k + n * keys * C, *v = job->v + n * keys * E;
+    float *scores = base + at.scores, *columns = base + at.columns, *rows = base + at.rows;
+    FN(spread)(columns, job, part, base + at.queries, 0, base + at.rest);
+    FN(spread)(rows, job, part, base + at.queries, 1, base + at.rest);
+    int64_t step = F >= KEYS ? 1 : KEYS / F;
+    for (int64_t y = 0; y < part->rows; y++)
+        for (int64_t x = 0; x < part->columns; x += step) {
+            int64_t many = sg_least(step, part->columns - x);
+            int64_t key = first + (y * part->columns + x) * F;
+            for (int64_t i = 0; i < many; i++)
+                FN(cells)(scores + i * F * BLOCK, k + (key + i * F) * C, C, F,
+                          columns + (x + i) * (C + 1) * BLOCK, rows + y * (C + 1) * BLOCK, C);
+            if (job->mask) FN(shift)(scores, job->mask + key, many * F);
+            FN(absorb)(state, scores, many * F, v + key * E, E, E);
+        }
 }
 
 TARGET static int FN(recall)(const void *given, int64_t task, void *scratch) {
     const struct sg_memory *job = given;
-    int64_t C = job->channels, E = job->value_width, blocks = FN(blocks)(job->queries);
-    int64_t n = task / blocks, first = task % blocks * BLOCK;
+    int64_t E = job->value_width, blocks = FN(blocks)(job->queries);
+    int64_t n = task / blocks, first = task % blocks * BLOCK, key = 0;
     int64_t lanes = sg_least(BLOCK, job->queries - first);
-    int64_t cells = job->rows * job->columns, keys = job->frames * cells + job->plain;
     struct FN(layout) at = FN(lay_out)(job);
-    float *base = scratch, *queries = base + at.queries, *scores = base + at.scores;
-    float *columns = base + at.columns, *rows = base + at.rows;
-    const float *k = job->k + n * keys * C, *v = job->v + n * keys * E;
-    FN(pack)(queries, job->q + (n * job->queries + first) * job->width, job->width, lanes, job->width,
-             job->scale * FN(log2e));
-    FN(spread)(columns, job, queries, 0, base + at.rest);
-    FN(spread)(rows, job, queries, 1, base + at.rest);
+    float *base = scratch;
+    FN(pack)(base + at.queries, job->q + (n * job->queries + first) * job->width, job->width, lanes,
+             job->width, job->scale * FN(log2e));
     struct FN(state) state;
     FN(begin)(&state, base + at.values, E);
-    int64_t step = job->frames >= KEYS ? 1 : KEYS / (job->frames ? job->frames : 1);
-    for (int64_t y = 0; job->frames && y < job->rows; y++)
-        for (int64_t x = 0; x < job->columns; x += step) {
-            int64_t many = sg_least(step, job->columns - x);
-            int64_t key = (y * job->columns + x) * job->frames;
-            for (int64_t i = 0; i < many; i++)
-                FN(cells)(scores + i * job->frames * BLOCK, k + (key + i * job->frames) * C, C, job->frames,
-                          columns + (x + i) * (C + 1) * BLOCK, rows + y * (C + 1) * BLOCK, C);
-            FN(absorb)(&state, scores, many * job->frames, v + key * E, E, E);
-        }
+    for (int p = 0; p < 2; key += sg_tokens(&job->parts[p]), p++)
+        if (job->parts[p].frames) FN(absorb_frames)(&state, job, n, key, &job->parts[p], base, at);
     if (job->plain)
-        FN(absorb_plain)(&state, job, k + job->frames * cells * C, v + job->frames * cells * E, queries,
-                         base + at.rest, scores);
+        FN(absorb_plain)(&state, job, n, key, base + at.queries, base + at.rest, base + at.scores);
     FN(store)(job->out + (n * job->queries + first) * E, E, lanes, &state, E);
     return 0;
 }
 
 static int FN(memory)(const struct sg_memory *job, int threads) {
     struct sg_memory sorted = *job;
-    int64_t keys = job->frames * job->rows * job->columns + job->plain;
-    float *k = malloc((size_t)(job->batch * keys * job->channels) * sizeof(float) + LINE);
-    float *v = malloc((size_t)(job->batch * keys * job->value_width) * sizeof(float) + LINE);
+    int64_t keys = sg_keys(job);
+    struct sg_sorting to = {.from = job};
+    to.k = malloc((size_t)(job->batch * keys * job->channels) * sizeof(float) + LINE);
+    to.v = malloc((size_t)(job->batch * keys * job->value_width) * sizeof(float) + LINE);
+    if (job->mask) to.mask = malloc((size_t)keys * sizeof(float) + LINE);
     int status = -1;
-    if (k && v) {
-        sorted.k = k;
-        sorted.v = v;
-        const struct sg_memory *both[2] = {job, &sorted};
-        status = sg_run(sg_sort, both, job->batch * job->rows, 0, threads);
+    if (to.k && to.v && (to.mask || !job->mask)) {
+        sorted.k = to.k;
+        sorted.v = to.v;
+        sorted.mask = to.mask;
+        status = sg_run(sg_sort, &to, job->batch * sg_sorting_tasks(job), 0, threads);
     }
     int64_t tasks = job->batch * FN(blocks)(job->queries);
     if (!status) status = sg_run(FN(recall), &sorted, tasks, (size_t)FN(lay_out)(job).total * sizeof(float), threads);
-    free(k);
-    free(v);
+    free(to.k);
+    free(to.v);
+    free(to.mask);
     return status;
 }
 

@@ -13,8 +13,8 @@ from samgraph.errors import EngineError
 from samgraph.graph.types import Array
 
 NAME = "_attention.lib"  # next to this file; the same on every system, found by path alone
-VERSION = 1  # of what the kernels compute; part of the key of cached graphs
-_SETS = ("plain", "avx2", "avx512")
+VERSION = 3  # of what the kernels compute; part of the key of cached graphs
+_SETS = ("plain", "avx2", "avx512", "avx512_bf16")
 _ROWS = partial(np.ascontiguousarray, dtype=np.float32)
 
 _Floats = ctypes.c_void_p
@@ -32,17 +32,26 @@ class _Attention(ctypes.Structure):
     )
 
 
+class _Frames(ctypes.Structure):
+    """`struct sg_frames` of attention.c."""
+
+    _fields_ = (
+        *((name, _Int) for name in ("frames", "rows", "columns")),
+        ("tables", _Floats * 4),
+    )
+
+
 class _Memory(ctypes.Structure):
     """`struct sg_memory` of attention.c."""
 
     _fields_ = (
-        *((name, _Floats) for name in ("q", "k", "v", "weight", "bias")),
-        ("tables", _Floats * 4),
-        ("out", _Floats),
-        *((name, _Int) for name in ("batch", "queries", "frames", "rows", "columns", "plain")),
-        *((name, _Int) for name in ("width", "channels", "value_width")),
+        *((name, _Floats) for name in ("q", "k", "v", "mask", "weight", "bias", "out")),
         ("centres", _Floats * 2),
+        ("parts", _Frames * 2),
+        *((name, _Int) for name in ("batch", "queries", "plain")),
+        *((name, _Int) for name in ("width", "channels", "value_width")),
         ("scale", ctypes.c_float),
+        ("rounded", ctypes.c_int32),
     )
 
 
@@ -97,11 +106,14 @@ class Kernels:
         v: Array,
         weight: Array,
         bias: Array,
+        mask: Array | None = None,
         *,
         grid: tuple[int, int],
         theta: float,
         unrotated: int,
         scale: float,
+        pooled: int = 0,
+        rounded: bool = False,
         threads: int = 1,
     ) -> Array:
         """Attention over `axial_rope(linear(k, weight, bias))`: [N, T, D] -> [N, T, E]."""
@@ -109,13 +121,20 @@ class Kernels:
         q, k, v, weight, bias = map(_ROWS, (q, k, v, weight, bias))
         N, T, D = q.shape
         out = np.empty((N, T, v.shape[-1]), np.float32)
-        rows, columns = grid
+        job = _Memory(q=q.ctypes.data, k=k.ctypes.data, v=v.ctypes.data, out=out.ctypes.data)
+        job.weight, job.bias, job.scale = weight.ctypes.data, bias.ctypes.data, scale
+        job.rounded = rounded
+        if mask is not None:
+            mask = _ROWS(mask.reshape(-1))
+            job.mask = mask.ctypes.data
         tables = _tables(grid, D, theta)
-        job = _Memory(q=q.ctypes.data, k=k.ctypes.data, v=v.ctypes.data, weight=weight.ctypes.data)
-        job.bias, job.tables, job.centres = bias.ctypes.data, tables.halves, tables.centres
-        job.out, job.scale = out.ctypes.data, scale
-        job.batch, job.queries, job.rows, job.columns = N, T, rows, columns
-        job.frames, job.plain = (k.shape[1] - unrotated) // (rows * columns), unrotated
+        job.centres, job.batch, job.queries, job.plain = tables.centres, N, T, unrotated
+        frames = (k.shape[1] - unrotated - pooled) // (grid[0] * grid[1])
+        job.parts[1] = _Frames(frames, *grid, tables.halves)
+        if pooled:
+            half = grid[0] // 2, grid[1] // 2
+            tables = _tables(half, D, theta, 2)  # around the same centre
+            job.parts[0] = _Frames(pooled // (half[0] * half[1]), *half, tables.halves)
         job.width, job.channels, job.value_width = D, k.shape[-1], v.shape[-1]
         if out.size and self._library.sg_memory_attention(ctypes.byref(job), self._set, threads):
             raise EngineError("there is not enough memory for attention", hint="fewer objects")
@@ -141,6 +160,7 @@ class _Tables:
     """Cosines and sines of positions behind the middle of the grid, and of the middle itself.
 
     Pointers to four tables [half, width/4], of columns and of rows, and to two [2, width/4].
+    Positions are `stride` cells apart.
     """
 
     halves: ctypes.Array[ctypes.c_void_p]
@@ -149,13 +169,14 @@ class _Tables:
 
 
 @cache
-def _tables(grid: tuple[int, int], width: int, theta: float) -> _Tables:
+def _tables(grid: tuple[int, int], width: int, theta: float, stride: int = 1) -> _Tables:
     speeds = theta ** (-np.arange(0, width, 4) / width)
     arrays: list[Array] = []
     middles = []
     for side in (grid[1], grid[0]):
         middle = (side - 1) / 2
-        angles = np.outer(np.arange(side - (side + 1) // 2, side) - middle, speeds)
+        steps = np.arange(side - (side + 1) // 2, side) - middle
+        angles = np.outer(steps * stride, speeds)
         arrays += [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)]
         middles.append(middle * speeds)
     arrays += [f(np.stack(middles)).astype(np.float32) for f in (np.cos, np.sin)]

@@ -9,6 +9,7 @@ from onnx import helper
 
 from samgraph.engines.onnx.emitter import ELEMENT_TYPES, Emitter
 from samgraph.engines.onnx.lowering import LOWER
+from samgraph.engines.onnx.rotary import axial_rope
 from samgraph.graph.dims import Shape
 from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array, TensorType, numpy_dtype
@@ -41,7 +42,8 @@ def build(
             made[node.result.name] = emitter.constant(empty)
             continue
         inputs = [made[value.name] for value in node.inputs]
-        made[node.result.name] = LOWER[node.op](emitter, node, inputs)
+        rule = axial_rope if node.op == "axial_rope" else LOWER[node.op]
+        made[node.result.name] = rule(emitter, node, inputs)
     taken = {value.name for value in (*graph.inputs, *graph.params)}
     outputs = [
         (f"{name}:output" if name in taken else name, made[value.name], value.type)

@@ -3,7 +3,7 @@
 Values are names. Names of new values have a colon, which no name of a graph has.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -44,6 +44,7 @@ class Emitter:
         self._plan = plan_symbols(graph.inputs)
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Name] = {}
         self._dims: dict[Dim | Floor, Name] = {}
+        self.shared: dict[Hashable, list[Name]] = {}  # what rules compute once for several nodes
         self._count = 0
 
     def op(self, kind: str, *inputs: Name, **attributes: Any) -> Name:

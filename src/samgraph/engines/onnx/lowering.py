@@ -12,7 +12,7 @@ import numpy as np
 from samgraph.engines.onnx.emitter import Emitter, Name
 from samgraph.engines.onnx.gathering import gather
 from samgraph.engines.onnx.resizing import resize
-from samgraph.graph.dims import Dim, Shape, known, product
+from samgraph.graph.dims import Dim, Expr, Shape, evaluate, known, product
 from samgraph.graph.graph import Node
 from samgraph.graph.types import DType, numpy_dtype
 
@@ -22,6 +22,8 @@ _COMPARE = {
     "eq": "Equal", "ne": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater",
     "ge": "GreaterOrEqual",
 }  # fmt: skip
+MOST_SCORES = 1 << 23  # in one piece: 32 MB of float32
+_TYPICAL = 7  # of a symbolic length: the frames that SAM 2 remembers
 _ACTIVATION = {"relu": "Relu", "gelu": "Gelu", "sigmoid": "Sigmoid"}
 # Runtimes have few kernels of bytes and bools: these are computed as i32.
 _NARROW: frozenset[DType] = frozenset(("u8", "bool"))
@@ -95,8 +97,10 @@ def _layer_norm(emitter: Emitter, node: Node, inputs: Sequence[Name]) -> Name:
 
 
 def _attention(emitter: Emitter, node: Node, inputs: Sequence[Name]) -> Name:
-    """Products and a softmax, in each head."""
+    """Products and a softmax, in each head; of opset 23 ONNX's own operator."""
     heads, scale = node.integer("heads"), node.number("scale")
+    if emitter.opset >= 23 and node.result.type.rank == 3 and len(inputs) == 3:
+        return emitter.op("Attention", *inputs, q_num_heads=heads, kv_num_heads=heads, scale=scale)
     shapes = [value.type.shape for value in node.inputs]
     rank, dtype = node.result.type.rank, node.result.type.dtype
     apart = heads > 1 or len(inputs) > 3  # a mask has an axis for the heads
@@ -111,15 +115,46 @@ def _attention(emitter: Emitter, node: Node, inputs: Sequence[Name]) -> Name:
         k = _split(emitter, k, shapes[1], heads, keys_last)
     else:
         k = emitter.op("Transpose", k, perm=keys_last)
-    scores = emitter.op("MatMul", q, k)
-    if len(inputs) > 3:
-        scores = emitter.op("Add", scores, inputs[3])
-    y = emitter.op("MatMul", emitter.op("Softmax", scores, axis=-1), v)
+    pieces = 1 if len(inputs) > 3 else score_pieces(node)
+    y = _attended(emitter, node, (q, k, v, *inputs[3:]), pieces)
     if not apart:
         return y
     joined = emitter.op("Transpose", y, perm=_swap_heads(rank))
     split = _split_shape(node.result.type.shape, heads)
     return emitter.reshape(joined, split, node.result.type.shape)
+
+
+def _attended(emitter: Emitter, node: Node, inputs: Sequence[Name], pieces: int) -> Name:
+    """Softmax of the scores, times the values; the queries [..., T, D] in so many pieces."""
+    q, k, v, *mask = inputs
+    parts = []
+    rows = known(node.inputs[0].type.shape[-2]) // pieces if pieces > 1 else 0
+    for start in range(0, rows * pieces, rows) if pieces > 1 else [0]:
+        some = q
+        if pieces > 1:
+            bounds = [emitter.integers([n]) for n in (start, start + rows, -2)]
+            some = emitter.op("Slice", q, *bounds)
+        scores = emitter.op("MatMul", some, k)
+        if mask:
+            scores = emitter.op("Add", scores, mask[0])
+        parts.append(emitter.op("MatMul", emitter.op("Softmax", scores, axis=-1), v))
+    return parts[0] if pieces == 1 else emitter.op("Concat", *parts, axis=-2)
+
+
+def score_pieces(node: Node) -> int:
+    """In how many pieces queries are taken, so that their scores stay small.
+
+    A whole score matrix of memory attention has 470 MB; a GPU binds 128 MB, and a cache less.
+    """
+    queries, keys = node.inputs[0].type.shape[-2], node.inputs[1].type.shape[-2]
+    if not isinstance(queries, int):
+        return 1
+    typical = dict.fromkeys(keys.symbols, _TYPICAL) if isinstance(keys, Expr) else {}
+    scores = queries * evaluate(keys, typical) * node.integer("heads")
+    pieces = 1
+    while scores // pieces > MOST_SCORES and queries % (2 * pieces) == 0:
+        pieces *= 2
+    return pieces
 
 
 def _split(emitter: Emitter, x: Name, shape: Shape, heads: int, order: list[int]) -> Name:

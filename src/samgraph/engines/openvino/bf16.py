@@ -52,10 +52,10 @@ print("gain", times["f32"] / times["bf16"])
 def bf16_verdict(memory: Path | None, version: str) -> tuple[bool, str]:
     """Whether bf16 may be used, and the reason."""
     key = f"{platform.processor()}|{_processor()}|{version}|{os.environ.get('ONEDNN_MAX_CPU_ISA')}"
-    known = _recall(memory)
+    known = recall(memory)
     if key not in known:
         known[key] = _probe()
-        _remember(memory, known)
+        remember(memory, known)
     gain = known[key]
     if gain < 0:
         return False, "bf16 killed a test process on this machine"
@@ -89,7 +89,8 @@ def _processor() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), "")
 
 
-def _recall(memory: Path | None) -> dict[str, float]:
+def recall(memory: Path | None) -> dict[str, float]:
+    """The numbers in a file of cached results; none where it is missing or damaged."""
     try:
         raw = read_regular(memory, MOST_BYTES) if memory else None
         known = strict_json(raw) if raw else {}
@@ -101,7 +102,8 @@ def _recall(memory: Path | None) -> dict[str, float]:
     return {key: gain for key, gain in gains.items() if math.isfinite(gain)}
 
 
-def _remember(memory: Path | None, known: dict[str, float]) -> None:
+def remember(memory: Path | None, known: dict[str, float]) -> None:
+    """Write them, if that can be done."""
     if memory is None:
         return
     try:

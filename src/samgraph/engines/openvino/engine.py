@@ -13,8 +13,9 @@ import openvino
 
 from samgraph.engines.buffers import HOST_BUFFERS, HostBuffers
 from samgraph.engines.devices import Device
-from samgraph.engines.native import NATIVE_OPS, NATIVE_PASSES, Kernels, find_kernels
+from samgraph.engines.native import NATIVE_OPS, NATIVE_PASSES, Kernels, find_kernels, is_rounded
 from samgraph.engines.native.library import NAME, VERSION
+from samgraph.engines.openvino import accelerators
 from samgraph.engines.openvino.bf16 import bf16_verdict
 from samgraph.engines.openvino.interface import Stripped, strip_transposes
 from samgraph.engines.openvino.library import CompiledModel, Core, Hints, Port, opset15
@@ -37,6 +38,7 @@ from samgraph.engines.protocol import (
     CPU_ATTENTION_TOKENS,
     CPU_OBJECTS_AT_ONCE,
     Decision,
+    DeviceInfo,
     EngineOptions,
 )
 from samgraph.errors import EngineError
@@ -52,8 +54,10 @@ MOST_SHARED_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class OpenVinoEngine:
-    """OpenVINO on the CPU: x86 and ARM, fp32 and bf16."""
+    """OpenVINO on the CPU: x86 and ARM, fp32 and bf16; or on an Intel GPU or NPU, untested."""
 
+    device: Device = Device("cpu")  # noqa: RUF009  (frozen)
+    target: str = "CPU"  # OpenVINO's name of it
     name: str = "openvino"
     folds_params: bool = True
     caches_programs: bool = True
@@ -63,33 +67,75 @@ class OpenVinoEngine:
     @property
     def passes(self) -> tuple[Step, ...]:
         """Its pipeline; without native kernels less the passes that use them."""
-        if find_kernels() is not None:
+        if find_kernels() is not None and self.target == "CPU":
             return PIPELINE
         return tuple(step for step in PIPELINE if step not in NATIVE_PASSES)
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
         """The CPU; bf16 only where `decide` finds that it works and is faster."""
-        return {"cpu": ("fp32", "bf16")}
+        return {"cpu": ("fp32", "bf16"), **accelerators.PRECISIONS}
 
     def on(self, device: Device) -> OpenVinoEngine:
-        """Itself: there is one CPU."""
-        return self
+        """Itself for the CPU; the engine for another device, which must be there."""
+        if device.kind == "cpu":
+            return engine
+        return replace(self, device=device, target=accelerators.find_target(_core(), device))
+
+    def found(self, memory: Path | None) -> tuple[DeviceInfo, ...]:
+        """The CPU, and the GPUs and NPUs that OpenVINO sees."""
+        return tuple(self._info(name, memory) for name in _core().available_devices)
+
+    def _info(self, target: str, memory: Path | None) -> DeviceInfo:
+        name, kind = _core().get_property(target, "FULL_DEVICE_NAME"), _kind(target)
+        if kind == "cpu":
+            decision = self.decide(EngineOptions("bf16"), memory)
+            able: tuple[Precision, ...] = (
+                ("fp32", "bf16") if decision.options.precision == "bf16" else ("fp32",)
+            )
+            return DeviceInfo(Device("cpu"), name, able, note=decision.why)
+        index = target.partition(".")[2]
+        device = Device(kind, int(index) if index.isdigit() else None)
+        able = accelerators.able(_core(), kind, target)
+        return DeviceInfo(device, name, able, accelerators.memory_bytes(_core(), kind, target))
 
     def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
         """Bf16 where a probe survives and is faster; the result is cached in `memory`."""
+        if self.target != "CPU":
+            return self._decide_elsewhere(wanted, memory)
         if wanted.precision == "fp32":
             return Decision(wanted)
         allowed, why = bf16_verdict(memory, self.version())
         return Decision(wanted if allowed else replace(wanted, precision="fp32"), why)
 
+    def _decide_elsewhere(self, wanted: EngineOptions, memory: Path | None) -> Decision:
+        """A precision that the device has, after a probe."""
+        able = accelerators.able(_core(), self.device.kind, self.target)
+        if not able:
+            raise EngineError(
+                f"device `{self.device}` cannot be used here",
+                got="it computes neither in fp32 nor in fp16",
+                hint='use device="cpu"',
+            )
+        used = replace(wanted, threads=1)
+        used = used if wanted.precision in able else replace(used, precision=able[0])
+        accelerators.check_works(self.target, used.precision, self.version(), memory)
+        return Decision(used, "untested")
+
     @property
     def exact_precision(self) -> Precision:
-        """Float32."""
-        return "fp32"
+        """Float32, but on an NPU, which has none."""
+        return "fp16" if self.device.kind == "npu" else "fp32"
 
     def precision_of(self, node: Node, precision: Precision) -> Precision:
-        """Products whose operands a pass has cast are in bf16, all else in float32."""
+        """Products whose operands a pass or a kernel rounds are in bf16, all else in float32.
+
+        On other devices than the CPU a whole program is in its precision.
+        """
+        if self.target != "CPU":
+            return precision
+        if is_rounded(node, precision):
+            return "bf16"
         return "bf16" if node.op in PRODUCTS and node.result.type.dtype == "bf16" else "fp32"
 
     @property
@@ -114,8 +160,8 @@ class OpenVinoEngine:
 
     def version(self) -> str:
         """OpenVINO's version and the processor's features: a compiled model depends on both."""
-        abilities = ",".join(_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-        name = _core().get_property("CPU", "FULL_DEVICE_NAME")
+        abilities = ",".join(_core().get_property(self.target, "OPTIMIZATION_CAPABILITIES"))
+        name = _core().get_property(self.target, "FULL_DEVICE_NAME")
         kernels = find_kernels()
         native = f"{VERSION} {kernels.instructions}" if kernels else "none"
         return f"{openvino.get_version()}|{name}|{abilities}|native {native}"
@@ -132,17 +178,17 @@ class OpenVinoEngine:
         for segment, part in zip(segments, plan.stages, strict=True):
             if segment.kind == "native":
                 used = [np.ascontiguousarray(weights[v.name]) for v in segment.graph.params]
-                stages.append(NativeStage(part, used, _kernels(), options.threads))
+                stages.append(NativeStage(part, used, _kernels(), options))
                 continue
             try:
                 model = build(segment.graph, weights)
-                compiled = _core().compile_model(model, "CPU", _hints(options))
+                compiled = _core().compile_model(model, self.target, self._hints(options))
             except RuntimeError as error:
-                raise EngineError(
-                    f"OpenVINO could not compile graph `{graph.name}`", got=first_line(error)
-                ) from error
+                hint = None if self.target == "CPU" else 'use device="cpu"'
+                text = f"OpenVINO could not compile graph `{graph.name}` for `{self.device}`"
+                raise EngineError(text, got=first_line(error), hint=hint) from error
             widen = partial(_again, compiled, _hints(options, several=True))
-            is_shared = _can_share(plan, options)
+            is_shared = self.target == "CPU" and _can_share(plan, options)
             stages.append(ModelStage(part, compiled, widen if is_shared else None))
         return OpenVinoProgram(plan, stages, max(0, _resident() - before))
 
@@ -156,20 +202,30 @@ class OpenVinoEngine:
         stages: list[Stage] = []
         for stage, blob in zip(plan.stages, blobs, strict=True):
             if stage.kind == "native":
-                stages.append(NativeStage.restore(stage, blob, _kernels(), options.threads))
+                stages.append(NativeStage.restore(stage, blob, _kernels(), options))
                 continue
             try:
                 tensor = openvino.Tensor(np.frombuffer(blob, np.uint8), shared_memory=True)
-                compiled = _core().import_model(tensor, "CPU", _hints(options))
+                compiled = _core().import_model(tensor, self.target, self._hints(options))
             except RuntimeError as error:
                 raise EngineError(
                     "OpenVINO could not read a compiled graph", got=first_line(error)
                 ) from error
             hints = _hints(options, several=True)
             widen = partial(_core().import_model, tensor, "CPU", hints)
-            is_shared = _can_share(plan, options)
+            is_shared = self.target == "CPU" and _can_share(plan, options)
             stages.append(ModelStage(stage, compiled, widen if is_shared else None))
         return OpenVinoProgram(plan, stages, max(0, _resident() - before), held=data)
+
+    def _hints(self, options: EngineOptions) -> Hints:
+        if self.target == "CPU":
+            return _hints(options)
+        return accelerators.hints(self.target, options.precision)
+
+
+def _kind(target: str) -> str:
+    """Our kind of one of OpenVINO's devices."""
+    return target.partition(".")[0].lower()
 
 
 def _kernels() -> Kernels:

@@ -111,6 +111,11 @@ class CompiledModel(Protocol):
 class Core(Protocol):
     """OpenVINO itself."""
 
+    @property
+    def available_devices(self) -> Sequence[str]:
+        """Its devices on this machine, such as `CPU`, `GPU.0` and `NPU`."""
+        ...
+
     def get_property(self, device: str, name: str) -> Any:
         """A property of a device."""
         ...

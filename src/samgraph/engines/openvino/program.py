@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import openvino
 
-from samgraph.engines.native import NATIVE_OPS, Kernels
+from samgraph.engines.native import NATIVE_OPS, Kernels, is_rounded
 from samgraph.engines.openvino.library import CompiledModel, Request, Result
 from samgraph.engines.openvino.segments import Kind
-from samgraph.engines.protocol import MemoryUsage
+from samgraph.engines.protocol import EngineOptions, MemoryUsage
 from samgraph.errors import EngineError
 from samgraph.graph.binding import bind
 from samgraph.graph.graph import bind_attribute
@@ -164,12 +164,15 @@ _Call = tuple[Callable[..., Array], tuple[str, ...], str, dict[str, Any]]
 
 
 class NativeStage:
-    """Nodes that native kernels compute; values have other names inside than in the plan."""
+    """Nodes that native kernels compute; values have other names inside than in the plan.
+
+    In bf16 the operands of `ROUNDED_OPS` are rounded, where a node is not exact.
+    """
 
     def __init__(
-        self, plan: StagePlan, weights: Sequence[Array], kernels: Kernels, threads: int
+        self, plan: StagePlan, weights: Sequence[Array], kernels: Kernels, options: EngineOptions
     ) -> None:
-        self._plan, self._kernels, self._threads = plan, kernels, threads
+        self._plan, self._kernels, self._options = plan, kernels, options
         self._graph = parse_graph(plan.text)
         if any(node.op not in NATIVE_OPS | {"constant"} for node in self._graph):
             raise EngineError("a compiled graph has unknown native ops", got=self._graph.name)
@@ -184,7 +187,9 @@ class NativeStage:
         self._calls: dict[tuple[tuple[int, ...], ...], list[_Call]] = {}
 
     @staticmethod
-    def restore(plan: StagePlan, blob: memoryview, kernels: Kernels, threads: int) -> NativeStage:
+    def restore(
+        plan: StagePlan, blob: memoryview, kernels: Kernels, options: EngineOptions
+    ) -> NativeStage:
         """The stage that `export` wrote."""
         weights, at = [], 0
         for value in parse_graph(plan.text).params:
@@ -192,7 +197,7 @@ class NativeStage:
             end = at + math.prod(shape) * dtype.itemsize
             weights.append(np.frombuffer(blob[at:end], dtype).reshape(shape))
             at = end
-        return NativeStage(plan, weights, kernels, threads)
+        return NativeStage(plan, weights, kernels, options)
 
     def run(self, values: dict[str, Array]) -> None:
         """Compute every node."""
@@ -214,8 +219,10 @@ class NativeStage:
             if node.op != "constant":
                 bound = {key: bind_attribute(v, bindings) for key, v in node.attributes.items()}
                 inputs = tuple(value.name for value in node.inputs)
-                kernel = getattr(self._kernels, node.op)
-                calls.append((kernel, inputs, node.result.name, bound | {"threads": self._threads}))
+                kernel, more = getattr(self._kernels, node.op), {"threads": self._options.threads}
+                if is_rounded(node, self._options.precision):
+                    more["rounded"] = True
+                calls.append((kernel, inputs, node.result.name, bound | more))
         return calls
 
     def export(self) -> bytes:

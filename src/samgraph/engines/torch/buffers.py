@@ -47,7 +47,7 @@ class TorchBuffers:
     @reports_full
     def upload(self, array: Array) -> torch.Tensor:
         """A tensor on the device."""
-        if self.device.type == "cpu":
+        if self.device.type != "cuda":
             return to_tensor(array, self.device)
         if array.nbytes <= _SMALL_BYTES:
             return self._small.get(array)

@@ -13,12 +13,14 @@ from samgraph.engines.protocol import (
     CPU_ATTENTION_TOKENS,
     CPU_OBJECTS_AT_ONCE,
     Decision,
+    DeviceInfo,
     EngineOptions,
     MemoryUsage,
 )
 from samgraph.engines.torch.buffers import TorchBuffers
 from samgraph.engines.torch.cuda_graphs import GraphRunner
 from samgraph.engines.torch.evaluation import Evaluator
+from samgraph.engines.torch.finding import check_device, found_devices, is_rocm
 from samgraph.engines.torch.fused import FUSED
 from samgraph.engines.torch.kernels import kernel_rules
 from samgraph.engines.torch.memory import device_is_full
@@ -36,7 +38,6 @@ from samgraph.graph.types import Array, DType
 from samgraph.passes.merge_projections import merge_projections
 from samgraph.passes.pipeline import COMMON, Precision, Step
 
-OLDEST = (8, 0)  # the first compute capability with bf16
 _PASSES = (*COMMON, Step(merge_projections))
 
 
@@ -165,7 +166,12 @@ class TorchEngine:
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
         """A GPU, or the CPU."""
-        return {"cuda": ("bf16", "fp16", "tf32", "fp32"), "cpu": ("fp32", "bf16")}
+        return {
+            "cuda": ("bf16", "fp16", "tf32", "fp32"),
+            "cpu": ("fp32", "bf16"),
+            "mps": ("fp32",),
+            "xpu": ("fp32", "bf16", "fp16"),
+        }
 
     @property
     def exact_precision(self) -> Precision:
@@ -174,14 +180,22 @@ class TorchEngine:
 
     def on(self, device: Device) -> "TorchEngine":
         """The engine for a device, which must be there."""
-        if device.kind == "cuda":
-            _check_gpu(device)
+        check_device(device)
         return TorchEngine(device, fuses=device.kind == "cuda")
+
+    def found(self, memory: Path | None) -> tuple[DeviceInfo, ...]:
+        """The GPUs that torch sees."""
+        return tuple(
+            replace(info, precisions=self.devices[info.device.kind]) for info in found_devices()
+        )
 
     def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
         """The options as requested; on a GPU with one thread."""
         if self.device.kind == "cuda":
-            return Decision(replace(wanted, threads=1))
+            why = "ROCm, untested" if is_rocm() else None
+            return Decision(replace(wanted, threads=1), why)
+        if self.device.kind != "cpu":
+            return Decision(replace(wanted, threads=1), "untested")
         rounded = "products rounded to bf16 but computed in fp32, as on a GPU and no faster"
         return Decision(wanted, rounded if wanted.precision == "bf16" else None)
 
@@ -212,7 +226,11 @@ class TorchEngine:
 
     def version(self) -> str:
         """Torch's version, and the device."""
-        name = torch.cuda.get_device_name(str(self.device)) if self.device.kind == "cuda" else "cpu"
+        name = (
+            torch.cuda.get_device_name(str(self.device))
+            if self.device.kind == "cuda"
+            else self.device.kind
+        )
         return f"{torch.__version__}|{name}"
 
     def compile(
@@ -230,25 +248,6 @@ class TorchEngine:
     def restore(self, data: memoryview, options: EngineOptions) -> TorchProgram:
         """Never called: there is nothing to restore."""
         raise EngineError("the torch engine keeps nothing in a cache")
-
-
-def _check_gpu(device: Device) -> None:
-    """Raise where a GPU is absent or too old."""
-    if not torch.cuda.is_available():
-        raise EngineError(
-            f"device `{device}` cannot be used here",
-            got=f"torch {torch.__version__}, which sees no CUDA device",
-            hint='use device="cpu", or install a torch built for CUDA',
-        )
-    capability = torch.cuda.get_device_capability(str(device))
-    if capability < OLDEST:
-        found, oldest = (".".join(map(str, pair)) for pair in (capability, OLDEST))
-        raise EngineError(
-            f"the GPU `{device}` is too old",
-            got=f"{torch.cuda.get_device_name(str(device))}, compute capability {found}",
-            expected=f"{oldest} or newer",
-            hint='use device="cpu"',
-        )
 
 
 engine = TorchEngine()

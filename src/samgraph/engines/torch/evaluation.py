@@ -15,7 +15,7 @@ import torch
 from torch.utils.checkpoint import checkpoint as run_and_forget
 
 from samgraph.engines.protocol import Precision
-from samgraph.engines.torch.memory import device_is_full
+from samgraph.engines.torch.memory import device_is_full, is_out_of_memory
 from samgraph.engines.torch.pieces import Piece, cut
 from samgraph.engines.torch.plan import Step, plan
 from samgraph.engines.torch.products import Rule
@@ -144,9 +144,9 @@ class Evaluator:
         for step in steps:
             try:
                 step.run(memory, bindings)
-            except torch.OutOfMemoryError as error:
-                raise device_is_full(f"graph `{self.graph.name}`", error) from error
             except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise device_is_full(f"graph `{self.graph.name}`", error) from error
                 raise EngineError(
                     f"torch could not run `{step.node.op}` of graph `{self.graph.name}`",
                     got=str(error).strip().split("\n")[0],

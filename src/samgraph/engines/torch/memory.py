@@ -21,6 +21,11 @@ def device_is_full(what: str, error: object) -> DeviceMemoryError:
     )
 
 
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch had no memory left; of an Apple GPU it says so in words only."""
+    return isinstance(error, torch.OutOfMemoryError) or "MPS backend out of memory" in str(error)
+
+
 def reports_full(method: Callable[P, R]) -> Callable[P, R]:
     """The method, whose error where there is no memory left is a `DeviceMemoryError`."""
 
@@ -28,7 +33,9 @@ def reports_full(method: Callable[P, R]) -> Callable[P, R]:
     def guarded(*given: P.args, **named: P.kwargs) -> R:
         try:
             return method(*given, **named)
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             full = device_is_full(f"`{method.__name__}`", error)
         raise full  # here, where what the method had made is let go
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from samgraph.engines.torch.products import ACTIVATIONS, PRODUCTS, Rule
 from samgraph.engines.torch.tensors import TORCH_DTYPES, to_tensor, widen
 from samgraph.graph.types import Array, DType
-from samgraph.ops.axial_rope import rotation_tables
+from samgraph.ops.axial_rope import half, rotation_tables
 from samgraph.ops.resize import weights as resize_weights
 
 Pair = tuple[int, int]
@@ -163,26 +163,35 @@ def _transpose(x: torch.Tensor, *, axes: Numbers) -> torch.Tensor:
 
 
 def _axial_rope(
-    x: torch.Tensor, *, grid: Pair, theta: float, heads: int, unrotated: int
+    x: torch.Tensor, *, grid: Pair, theta: float, heads: int, unrotated: int, pooled: int = 0
 ) -> torch.Tensor:
-    """Turn every frame by the same table."""
+    """Rotate every frame by the same table."""
+    wide, end = widen(x), x.shape[-2] - unrotated
+    parts = [_rotate(wide[..., pooled:end, :], grid, theta, heads, 1)]
+    if pooled:
+        parts.insert(0, _rotate(wide[..., :pooled, :], half(grid), theta, heads, 2))
+    if unrotated:
+        parts.append(wide[..., end:, :])
+    return (torch.cat(parts, -2) if len(parts) > 1 else parts[0]).to(x.dtype)
+
+
+def _rotate(x: torch.Tensor, grid: Pair, theta: float, heads: int, stride: int) -> torch.Tensor:
+    """Whole frames of a grid."""
     *front, tokens, channels = x.shape
-    rotary, area = tokens - unrotated, grid[0] * grid[1]
-    wide = widen(x)
-    turns = _turns(grid, channels // heads, theta, wide.dtype, wide.device)
-    size = (rotary // area, area, heads, channels // heads // 2, 2)
-    pairs = torch.view_as_complex(wide[..., :rotary, :].reshape(*front, *size).contiguous())
-    y = torch.view_as_real(pairs * turns).reshape(*front, rotary, channels)
-    whole = torch.cat([y, wide[..., rotary:, :]], -2) if unrotated else y
-    return whole.to(x.dtype)
+    area, width = grid[0] * grid[1], channels // heads
+    turns = _turns(grid, width, theta, stride, x.dtype, x.device)
+    size = (tokens // area, area, heads, width // 2, 2)
+    pairs = torch.view_as_complex(x.reshape(*front, *size).contiguous())
+    return torch.view_as_real(pairs * turns).reshape(x.shape)
 
 
 @lru_cache(maxsize=32)
 def _turns(
-    grid: Pair, width: int, theta: float, dtype: torch.dtype, device: torch.device
+    grid: Pair, width: int, theta: float, stride: int, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     """Every token's angles as complex numbers of size one, the same for all heads."""
-    cos, sin = (_table(x[:, None, :], dtype, device) for x in rotation_tables(grid, width, theta))
+    tables = rotation_tables(grid, width, theta, stride)
+    cos, sin = (_table(x[:, None, :], dtype, device) for x in tables)
     with torch.inference_mode(False):
         return torch.complex(cos, sin)
 

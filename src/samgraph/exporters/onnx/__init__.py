@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from samgraph.engines.onnx import PIPELINE, build
+from samgraph.engines.onnx import PIPELINE, build, rotary
 from samgraph.engines.onnx.build import OPSET, OPSETS
 from samgraph.errors import OptionError, OutputError
 from samgraph.exporters.onnx.external import ExternalWeights
@@ -15,6 +15,7 @@ from samgraph.graph.graph import Graph
 from samgraph.graph.types import Array
 from samgraph.graph.verifier import verify
 from samgraph.passes import fold_params, optimise, passes_for
+from samgraph.passes.decompose_axial_rope import decompose_axial_rope
 from samgraph.passes.pipeline import Precision, Step
 from samgraph.passes.specialise import specialise
 
@@ -58,7 +59,9 @@ class OnnxExporter:
         """The `onnx.ModelProto` of one graph."""
         precision = "fp32" if name in options.exact else options.precision
         fixed = specialise(graph, options.fixed)
-        folded = fold_params(optimise(fixed, passes_for(self.passes, precision)))
+        has_rotary = (options.opset or OPSET) >= rotary.OPSET
+        steps = [s for s in self.passes if not (has_rotary and s.run is decompose_axial_rope)]
+        folded = fold_params(optimise(fixed, passes_for(steps, precision)))
         verify(folded.graph)
         bound = folded.bind({value.name: weights[value.name] for value in graph.params})
         return build(

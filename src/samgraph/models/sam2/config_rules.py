@@ -41,6 +41,7 @@ RANGES: dict[str, Range] = {
     "memory_heads": (1, 64),
     "memory_feedforward": (1, 16_384),
     "memory_frames": (1, 64),
+    "memory_pool": (1, 2),
     "fuser_layers": (1, 16),
     "rope_theta": (1, 1e8),
     "max_pointers": (1, 256),

@@ -45,4 +45,5 @@ family = Family(
     config_from_json=from_json,
     build=Sam2Model,
     export_plan=plan,
+    approximations=frozenset(("pooled-memory", "few-memories", "small-input")),
 )

@@ -8,6 +8,7 @@
     prepare_image      embedding -> the part of the decoder that is independent of the prompt
     decode_prepared    a prepared image, many points -> masks, scores
     decode_tracked     embedding that remembers -> the mask, scores and pointer of tracked objects
+    decode_alternatives   the same, with all three masks and their pointers
 
 Lengths that change from call to call are symbols: B images, N prompts or objects, P points,
 F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mask size.
@@ -34,12 +35,15 @@ from samgraph.models.sam2.layers import conv2d, to_image, to_tokens
 from samgraph.models.sam2.memory_attention import Attend
 from samgraph.models.sam2.memory_design import SAM2_MEMORY, MemoryDesign, Recalled
 from samgraph.models.sam2.neck import neck
+from samgraph.models.sam2.positions import token_positions
 from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.passes.conv_transpose_to_linear import conv_transpose_to_linear
 from samgraph.passes.fix_inputs import fix_inputs
 from samgraph.passes.hoist_shared import hoist_shared
 
 HIDDEN_LOGIT = -1024.0
+# The inputs of `decode` that are the same for every object that is tracked.
+_NO_PROMPT = {"points": 0.0, "labels": NO_POINT, "has_mask": False, "no_memory": False}
 
 
 def image_encoder(config: Sam2Config) -> Graph:
@@ -72,6 +76,44 @@ def decode(config: TrackerConfig) -> Graph:
     the selected mask.
     """
     builder = Builder("decode")
+    decoded, multimask = _decoded(builder, config)
+    return builder.finish(_answers(builder, config, decoded, multimask))
+
+
+def decode_tracked(config: TrackerConfig) -> Graph:
+    """`decode` for objects that are tracked: no prompt, an embedding that remembers, multimask.
+
+    Outputs: object_score, best_mask, best_iou and pointer, as in `decode`.
+    """
+    answers = ("object_score", "best_mask", "best_iou", "pointer")
+    graph = fix_inputs(decode(config), {**_NO_PROMPT, "multimask": True}, answers)
+    return replace(graph, name="decode_tracked")
+
+
+def decode_alternatives(config: TrackerConfig) -> Graph:
+    """`decode_tracked` before it selects a mask, for policies that compare them.
+
+    Outputs: object_score [N, 1], masks [N, 3, L, L] (-1024 where the object is occluded or absent),
+    ious [N, 3] and pointers [N, 3, C] of masks 1 to 3.
+    """
+    builder = Builder("decode_alternatives")
+    decoded, _ = _decoded(builder, config)
+    at, C, N = builder.scope(), config.channels, symbol("N")
+    seen = decoded.object_score > 0.0
+    tokens = decoded.tokens[:, 1:].reshape(3 * N, C)
+    pointers = mask_decoder.pointer(at, config, tokens).reshape(N, 3, C)
+    absent = at.weight("no_obj_ptr", 1, C)[None]
+    graph = builder.finish(
+        object_score=decoded.object_score,
+        masks=ops.where(seen.reshape(N, 1, 1, 1), decoded.masks[:, 1:], HIDDEN_LOGIT),
+        ious=decoded.ious[:, 1:],
+        pointers=ops.where(seen.reshape(N, 1, 1), pointers, absent),
+    )
+    return fix_inputs(graph, {**_NO_PROMPT, "multimask": True})
+
+
+def _decoded(builder: Builder, config: TrackerConfig) -> tuple[mask_decoder.Decoded, Tensor]:
+    """The four masks of prompts on image features, and the flag `multimask`."""
     C, L = config.channels, config.mask_size
     embedding, fine = _features(builder, config, "N")
     points = builder.input("points", "f32[N,P,2]")
@@ -96,18 +138,7 @@ def decode(config: TrackerConfig) -> Graph:
         prompts.dense_positions(encoder, config),
         prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
     )
-    return builder.finish(_answers(builder, config, decoded, flags["multimask"]))
-
-
-def decode_tracked(config: TrackerConfig) -> Graph:
-    """`decode` for objects that are tracked: no prompt, an embedding that remembers, multimask.
-
-    Outputs: object_score, best_mask, best_iou and pointer, as in `decode`.
-    """
-    fixed = {"points": 0.0, "labels": NO_POINT, "has_mask": False, "no_memory": False}
-    answers = ("object_score", "best_mask", "best_iou", "pointer")
-    graph = fix_inputs(decode(config), {**fixed, "multimask": True}, answers)
-    return replace(graph, name="decode_tracked")
+    return decoded, flags["multimask"]
 
 
 def _answers(
@@ -278,6 +309,23 @@ def attend_bank(
     return builder.finish(embedding=attended)
 
 
+def prepare_frame(config: TrackerConfig, design: MemoryDesign = SAM2_MEMORY) -> Graph:
+    """The part of `attend_bank` that depends on the frame alone: run once for all its objects."""
+    return _bank_prepared(config, "bf16", design)[0]
+
+
+def attend_prepared(
+    config: TrackerConfig, stored: str = "bf16", design: MemoryDesign = SAM2_MEMORY
+) -> Graph:
+    """The rest of `attend_bank`: outputs of `prepare_frame`, and the memory of each object."""
+    return _bank_prepared(config, stored, design)[1]
+
+
+def _bank_prepared(config: TrackerConfig, stored: str, design: MemoryDesign) -> tuple[Graph, Graph]:
+    names = "prepare_frame", "attend_prepared"
+    return hoist_shared(attend_bank(config, stored, design), ("embedding",), names=names)
+
+
 def _frames(config: TrackerConfig) -> Dim:
     """The number of remembered frames: a symbol, or 1 without `rope_k_repeat`."""
     return symbol("F") if config.rope_k_repeat else 1
@@ -304,7 +352,7 @@ def _attended(
     memory = ops.concat([frames, tokens], axis=1)
     pointer_position = memory_bank.pointer_positions(at, config, times)
     position = ops.concat([frame_position, pointer_position], axis=1)
-    grid_position = builder.constant(memory_bank.token_positions(config.channels, E)[None])
+    grid_position = builder.constant(token_positions(config.channels, E)[None])
     x = memory_attention.memory_attention(
         at / "memory_attention",
         config,
@@ -344,8 +392,13 @@ def graph_set(
     # Memory attention over a bank's pages, by their dtype, and decode without prompts.
     tracking: dict[str, Callable[[Any], Graph]] = {
         "decode_tracked": decode_tracked,
+        "decode_alternatives": decode_alternatives,
         "attend_bank": lambda config: attend_bank(config, design=design),
         "attend_bank_fp32": lambda config: attend_bank(config, "f32", design),
+        # the same in two parts, for engines on the host
+        "prepare_frame": lambda config: prepare_frame(config, design),
+        "attend_prepared": lambda config: attend_prepared(config, design=design),
+        "attend_prepared_fp32": lambda config: attend_prepared(config, "f32", design),
     }
     return GraphSet(traces, tracking, (OF_ONE, cut_decode_points), unread)
 

@@ -9,9 +9,10 @@ from samgraph import ops
 from samgraph.graph import Scope, Tensor
 
 
-def linear(at: Scope, x: Tensor, out: int) -> Tensor:
+def linear(at: Scope, x: Tensor, out: int, *, bias: bool = True) -> Tensor:
     """A linear layer: [..., C] -> [..., out]."""
-    return ops.linear(x, at.weight("weight", out, width(x)), at.weight("bias", out))
+    weight = at.weight("weight", out, width(x))
+    return ops.linear(x, weight, at.weight("bias", out) if bias else None)
 
 
 def layer_norm(at: Scope, x: Tensor, *, eps: float) -> Tensor:
@@ -27,12 +28,21 @@ def layer_norm_2d(at: Scope, x: Tensor, *, eps: float = 1e-6) -> Tensor:
 
 
 def conv2d(
-    at: Scope, x: Tensor, out: int, kernel: int, *, stride: int = 1, padding: int = 0
+    at: Scope,
+    x: Tensor,
+    out: int,
+    kernel: int,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    groups: int = 1,
+    bias: bool = True,
 ) -> Tensor:
     """A square convolution: [N, C, H, W] -> [N, out, H', W']."""
-    weight = at.weight("weight", out, width(x, axis=1), kernel, kernel)
-    bias = at.weight("bias", out)
-    return ops.conv2d(x, weight, bias, stride=(stride, stride), padding=(padding, padding))
+    weight = at.weight("weight", out, width(x, axis=1) // groups, kernel, kernel)
+    shift = at.weight("bias", out) if bias else None
+    steps = {"stride": (stride, stride), "padding": (padding, padding)}
+    return ops.conv2d(x, weight, shift, **steps, groups=groups)
 
 
 def conv_transpose2d(at: Scope, x: Tensor, out: int, kernel: int) -> Tensor:

@@ -7,12 +7,14 @@
 
 The memory is whole frames, oldest conditioning frames first, then object pointers, which have
 no position in the grid and are not rotated. Keys and values have 64 channels, the frame 256.
+Of frames whose 2 x 2 cells are averaged (`memory_pool`) a token counts as four.
 
 Where positions are added is set by the config (`pos_enc_at_...`), as in the original.
 
 Shapes: N objects, T cells of the grid, M memory tokens, K of them pointers, C channels.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,7 @@ from samgraph import ops
 from samgraph.errors import ShapeError
 from samgraph.graph import Dim, Scope, Tensor
 from samgraph.models.sam2.layers import layer_norm, linear
+from samgraph.models.sam2.memory_bank import pooled_tokens
 from samgraph.models.sam2.tracker_config import TrackerConfig
 
 _POSITION_SHARE = 0.1
@@ -116,9 +119,11 @@ def rope_attention(
     `key_side` is the side of the keys' grid, if it is not that of the queries.
     """
     q, k, v = project(at, config, q, k, v)
-    q, k = rotate(config, q, 0), rotate(config, k, unrotated, key_side)
+    pooled = pooled_tokens(config, k.shape[1] - unrotated)
+    q, k = rotate(config, q, 0), rotate(config, k, unrotated, key_side, pooled)
     q, k = at.mark("q_rotated", q), at.mark("k_rotated", k)
-    y = ops.attention(q, k, v, heads=config.memory_heads, scale=score_scale(config))
+    mask = None if pooled == 0 else _pooled_weight(at, pooled, k.shape[1])
+    y = ops.attention(q, k, v, mask, heads=config.memory_heads, scale=score_scale(config))
     return linear(at / "out_proj", y, config.channels)
 
 
@@ -133,16 +138,30 @@ def project(
     return q, k, v
 
 
-def rotate(config: TrackerConfig, x: Tensor, unrotated: Dim, side: int | None = None) -> Tensor:
+def rotate(
+    config: TrackerConfig,
+    x: Tensor,
+    unrotated: Dim,
+    side: int | None = None,
+    pooled: Dim = 0,
+) -> Tensor:
     """Tokens [N, M, C] rotated by their position in a grid of `side`, by default the frame's."""
     side = side or config.grid
     theta, heads = config.rope_theta, config.memory_heads
-    return ops.axial_rope(x, grid=(side, side), theta=theta, heads=heads, unrotated=unrotated)
+    return ops.axial_rope(
+        x, grid=(side, side), theta=theta, heads=heads, unrotated=unrotated, pooled=pooled
+    )
 
 
 def score_scale(config: TrackerConfig) -> float:
     """The scale of the scores: one over the square root of the width of a head."""
     return float((config.channels // config.memory_heads) ** -0.5)
+
+
+def _pooled_weight(at: Scope, pooled: Dim, keys: Dim) -> Tensor:
+    """What is added to the scores of keys, [M]: an average of four cells has their weight."""
+    four, one = (at.builder.constant(math.log(count), "f32") for count in (4, 1))
+    return ops.concat([ops.expand(four, pooled), ops.expand(one, keys - pooled)], axis=0)
 
 
 def _check_rope(config: TrackerConfig, rotated: Dim) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 
 from samgraph import ops
 from samgraph.errors import InputError
-from samgraph.graph import Array, Scope, Tensor
+from samgraph.graph import Array, Dim, Scope, Tensor
+from samgraph.graph.dims import floor_divide
 from samgraph.models.sam2.layers import linear
-from samgraph.models.sam2.positions import sine_grid, sine_time
+from samgraph.models.sam2.positions import sine_time
 from samgraph.models.sam2.tracker_config import TrackerConfig
 
 
@@ -33,21 +34,37 @@ def frame_positions(
 ) -> Tensor:
     """Position and time of every remembered token: slots [N, F] -> [N, F*T, 64].
 
-    `position` [T, 64] is that of the tokens of a frame, by default the sines of the grid.
+    `position` [T, 64] is that of the tokens of a frame, by default the config's.
     """
     N, F = slots.shape
     C = config.memory_channels
     if position is None:
-        position = token_positions(C, config.grid)
+        position = config.memory_positions()
     times = at.weight("maskmem_tpos_enc", config.memory_frames, 1, 1, C)
     table = times.reshape(config.memory_frames, C)
     tagged = ops.gather(table, slots, 0).reshape(N, F, 1, C) + position[None, None]
     return tagged.reshape(N, F * len(position), C)
 
 
-def token_positions(channels: int, side: int) -> Array:
-    """The sine encoding of a grid, row by row: [side*side, channels]."""
-    return sine_grid(channels, side, side).reshape(channels, side * side).T
+def pooled_tokens(config: TrackerConfig, tokens: Dim) -> Dim:
+    """How many of these tokens of frames are averages: all but those of the last frame."""
+    return 0 if config.memory_pool == 1 else tokens - config.grid**2
+
+
+def pool_frames(config: TrackerConfig, tokens: Tensor) -> Tensor:
+    """Frames but the last averaged over 2 x 2 cells: [N, F*T, C] -> [N, (F-1)*T/4 + T, C].
+
+    Without `memory_pool` the tokens themselves.
+    """
+    N, M, C = tokens.shape
+    side, area = config.grid, config.grid**2
+    frames, older = floor_divide(M, area), M - area
+    if config.memory_pool == 1 or older == 0:
+        return tokens
+    cells = ops.slice_along(tokens, 1, 0, older)
+    cells = cells.reshape(N, frames - 1, side // 2, 2, side // 2, 2, C)
+    averages = ops.reduce(cells, (3, 5), how="mean").reshape(N, (frames - 1) * (area // 4), C)
+    return ops.concat([averages, ops.slice_along(tokens, 1, older, M)], axis=1)
 
 
 def pointer_tokens(config: TrackerConfig, pointers: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 from samgraph.graph import Dim, Scope, Tensor
 from samgraph.models.sam2.layers import to_tokens
 from samgraph.models.sam2.memory_attention import Attend, rope_attention
-from samgraph.models.sam2.memory_bank import frame_positions
+from samgraph.models.sam2.memory_bank import frame_positions, pool_frames
 from samgraph.models.sam2.tracker_config import TrackerConfig
 
 # Tokens of remembered frames and their positions, both [N, F*T, 64], unrotated tokens last.
@@ -25,7 +25,8 @@ def store_map(at: Scope, config: TrackerConfig, memory: Tensor) -> Tensor:
 def recall_maps(at: Scope, config: TrackerConfig, frames: Tensor, slots: Tensor) -> Recalled:
     """Frame after frame, all tokens rotated: frames [N, F, E*E, 64], slots [N, F]."""
     N, F, T, C = frames.shape
-    return frames.reshape(N, F * T, C), frame_positions(at, config, slots), 0
+    tokens = pool_frames(config, frames.reshape(N, F * T, C))
+    return tokens, pool_frames(config, frame_positions(at, config, slots)), 0
 
 
 @dataclass(frozen=True, slots=True)

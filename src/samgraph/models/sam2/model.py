@@ -1,5 +1,6 @@
 """SAM 2 ready to run: its graphs as typed methods."""
 
+import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ from samgraph.errors import DeviceMemoryError
 from samgraph.graph import Array, Graph
 from samgraph.models.compiled import CompiledModel
 from samgraph.models.family import (
+    Alternatives,
     BankRead,
     Decoded,
     DecodedObjects,
@@ -29,11 +31,17 @@ from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.runtime import CompileOptions
 
 # In bf16 the masks of the prompt encoder and decoder change (0.88 to 0.92 IoU): never in it.
-EXACT = frozenset(("decode", "decode_tracked", "mask_prompt", "prepare_image", "decode_prepared"))
+EXACT = frozenset(
+    (
+        "decode", "decode_tracked", "decode_alternatives", "mask_prompt", "prepare_image",
+        "decode_prepared",
+    )
+)  # fmt: skip
 FOR_ONE = {
     "image_encoder": ("B", "image"),
     "decode": ("N", "points"),
     "decode_tracked": ("N", "embedding"),
+    "decode_alternatives": ("N", "embedding"),
     "memory_encoder": ("N", "mask"),
     "decode_prepared": ("N", "points"),
 }
@@ -72,6 +80,7 @@ class Sam2Model(CompiledModel):
         self.preprocessing = Preprocessing(config.image_size)
         tokens, channels = config.memory_tokens, config.memory_channels
         self.memory_layout = MemoryLayout(tokens, channels, config.channels)
+        self._latest = threading.local()  # the frame a thread prepared last
         side = config.mask_size
         # The mask input of so many prompts without a mask.
         self._no_mask = lru_cache(maxsize=64)(
@@ -130,6 +139,11 @@ class Sam2Model(CompiledModel):
         found = self.decode(features, no_prompts(count))
         return TrackedObjects(found.best_mask, found.object_score, found.best_iou, found.pointer)
 
+    def decode_alternatives(self, features: Features, count: int) -> Alternatives:
+        """The three masks of objects without a prompt on conditioned features."""
+        found = self.run("decode_alternatives", **self._repeated(features, count))
+        return Alternatives(**found)
+
     def mask_prompt(self, mask: Any) -> tuple[Buffer, Buffer]:
         """Masks [N, 1, S, S] of 0 and 1 -> logits to use as the result, and the mask prompt."""
         found = self.run("mask_prompt", mask=mask)
@@ -153,11 +167,23 @@ class Sam2Model(CompiledModel):
         return memory
 
     def attend(self, features: Features, read: BankRead) -> Features:
-        """The frame conditioned on the memory of each object: an embedding [N, C, E, E]."""
+        """The frame conditioned on the memory of each object: an embedding [N, C, E, E].
+
+        On the host, where objects attend one after another, what they share is computed once.
+        """
         check_slots(self.config, read.slots)
+        embedding, name = features.maps["embedding"], self.attend_graph(read)
+        frame = {"embedding": embedding}
+        if self.buffers.images is None:
+            shared = name.replace("attend_bank", "prepare_frame").replace("_fp32", "")
+            name = name.replace("attend_bank", "attend_prepared")
+            kept, of, frame = getattr(self._latest, "frame", (None, "", frame))
+            if kept is not embedding or of != shared:
+                frame = self.run(shared, embedding=embedding)
+                self._latest.frame = embedding, shared, frame
         found = self.run(
-            "attend_bank" if read.stored == "bf16" else "attend_bank_fp32",
-            embedding=features.maps["embedding"],
+            name,
+            **frame,
             pages=read.pages,
             frames=read.frames,
             slots=read.slots,
@@ -167,6 +193,10 @@ class Sam2Model(CompiledModel):
         )
         maps = {**features.maps, "embedding": found["embedding"]}
         return Features(maps, is_conditioned=True)
+
+    def attend_graph(self, read: BankRead) -> str:
+        """The graph that attends to a memory as it is stored."""
+        return "attend_bank" if read.stored == "bf16" else "attend_bank_fp32"
 
     @property
     def absent_pointer(self) -> Array:

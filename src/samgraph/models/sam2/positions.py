@@ -24,6 +24,11 @@ def sine_grid(channels: int, height: int, width: int) -> Array:
     return np.concatenate(both, -1).transpose(2, 0, 1).astype(np.float32)
 
 
+def token_positions(channels: int, side: int) -> Array:
+    """The sine encoding of a grid, row by row: [side*side, channels]."""
+    return sine_grid(channels, side, side).reshape(channels, side * side).T
+
+
 def _sines(channels: int, length: int) -> Array:
     """[length, channels]: sine and cosine of each position at falling frequencies, interleaved."""
     positions = np.arange(1, length + 1, dtype=np.float32)

@@ -10,10 +10,13 @@ from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
 from samgraph.errors import OptionError
+from samgraph.graph import Array
 from samgraph.models.sam2.config_rules import Range, field_problems, map_problems
+from samgraph.models.sam2.positions import token_positions
 from samgraph.untrusted.text import shown, strict_json
 
 LONGEST_JSON = 1 << 14
+_NOT_GIVEN = frozenset(("memory_pool",))  # set by an approximation alone, never by a file
 Config = TypeVar("Config", bound="TrackerConfig")
 
 
@@ -41,6 +44,7 @@ class TrackerConfig:
     fuser_layers: int = 2
     rope_theta: float = 10000.0
     max_pointers: int = 16
+    memory_pool: int = 1  # 2: frames but the last are averaged over 2 x 2 cells, an approximation
 
     # where memory attention adds positions, and whether the angles of RoPE repeat for every frame
     pos_enc_at_attn: bool = False
@@ -88,6 +92,10 @@ class TrackerConfig:
         """Tokens of the mask memory of one frame."""
         return self.grid**2
 
+    def memory_positions(self) -> Array:
+        """The sine encoding of the positions of a frame's memory tokens: [T, channels]."""
+        return token_positions(self.memory_channels, self.grid)
+
     @property
     def feature_maps(self) -> dict[str, tuple[int, int, int]]:
         """The maps [C, H, W] that the image encoder gives the decoder."""
@@ -108,7 +116,7 @@ class TrackerConfig:
 
     def to_json(self) -> str:
         """Text that `config_from_json` reads back."""
-        return json.dumps(asdict(self))
+        return json.dumps({k: v for k, v in asdict(self).items() if k not in _NOT_GIVEN})
 
 
 # The switches as they are in SAM 2, and in models that were made from it.
@@ -147,7 +155,7 @@ def find_config_of(
         raise OptionError(f"there is no config `{shown(wanted)}`", expected=", ".join(near))
     if not isinstance(wanted, Mapping):
         raise OptionError("a config is a name or a mapping", got=f"a {type(wanted).__name__}")
-    known = {field.name for field in fields(kind)}
+    known = {field.name for field in fields(kind)} - _NOT_GIVEN
     unknown = sorted(str(key)[:80] for key in wanted if key not in known)
     if unknown:
         near = get_close_matches(unknown[0], known, n=3) or sorted(known)

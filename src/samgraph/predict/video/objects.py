@@ -7,6 +7,13 @@ from samgraph.engines import Buffer
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.archive import Archive
 from samgraph.predict.video.bank import Memory, MemoryBank, Recalled
+from samgraph.predict.video.few_memories import FewMemories
+from samgraph.predict.video.policies.history import (
+    RECENT,
+    BoundPolicy,
+    History,
+    ObservingPolicy,
+)
 from samgraph.predict.video.policy import MemoryPolicy, Position
 from samgraph.predict.video.prompts import ObjectId
 from samgraph.predict.video.result import ObjectResult
@@ -47,15 +54,28 @@ class TrackedObject:
     """The state of one object. Objects know nothing of each other.
 
     With `turns_back`, what a run in the other direction would read around the start is kept.
+    `most_tracked` limits the mask memories of tracked frames that are read (an approximation).
     """
 
     def __init__(
-        self, name: ObjectId, policy: MemoryPolicy, length: int | None, turns_back: bool = True
+        self,
+        name: ObjectId,
+        policy: MemoryPolicy,
+        length: int | None,
+        turns_back: bool = True,
+        *,
+        most_tracked: int | None = None,
     ) -> None:
-        self.name, self._policy, self._length = name, policy, length
+        self.name, self._length = name, length
+        self.history = History()  # what an observing policy noted
+        self.policy = policy
+        if isinstance(policy, ObservingPolicy):
+            self.policy = BoundPolicy(policy, self.history)
+        if most_tracked is not None:
+            self.policy = FewMemories(self.policy, most_tracked)
         self._turns_back = turns_back
         self.bank = MemoryBank()
-        self.archive = Archive(policy, length)
+        self.archive = Archive(self.policy, length)
         self.prompts: dict[int, Prompt] = {}
         self.answers: dict[int, Outcome] = {}  # on prompted frames
         self.waiting: dict[int, Buffer | None] = {}  # prompted frames that are not in the bank yet
@@ -73,6 +93,7 @@ class TrackedObject:
     def settle(self, frame: int, memory: Memory) -> None:
         """Remember a prompted frame."""
         self.bank.remember_prompted(frame, memory)
+        self.history.discard(frame)
         self.archive.discard(frame)
         self.waiting.pop(frame, None)
 
@@ -83,6 +104,7 @@ class TrackedObject:
         self.waiting.pop(frame, None)
         self.bank.prompted.pop(frame, None)
         self.tracked.pop(frame, None)
+        self.history.discard(frame)
         self.runs.clear()
 
     def enter(self, frame: int, is_reverse: bool, *, is_missing: bool = False) -> Run:
@@ -102,13 +124,13 @@ class TrackedObject:
         """Remember what tracking found, and let go of what is not read any more."""
         self.bank.tracked[frame] = memory
         self.latest = frame, outcome
-        dropped = self.bank.forget(self._policy, self._positions(frame, is_reverse))
+        dropped = self.bank.forget(self.policy, self._positions(frame, is_reverse))
         if dropped:
             self.archive.put(dropped, is_reverse, archive_bytes)
 
     def recall(self, position: Position) -> Recalled | None:
         """What a frame reads; None where some of it has been forgotten."""
-        selection = self._policy.choose(position, self.bank.prompted, self.tracked)
+        selection = self.policy.choose(position, self.bank.prompted, self.tracked)
         known = self.bank.tracked
         for frame, _, is_prompted in selection.masks:
             if not is_prompted and (frame not in known or known[frame].mask is None):
@@ -120,7 +142,7 @@ class TrackedObject:
 
     def missing(self, position: Position) -> list[int]:
         """The frames that were tracked, are read here, and have been forgotten for good."""
-        selection = self._policy.choose(position, self.bank.prompted, self.tracked)
+        selection = self.policy.choose(position, self.bank.prompted, self.tracked)
         known = self.bank.tracked
         masks = [
             frame
@@ -149,9 +171,10 @@ class TrackedObject:
             del self.prompts[index], self.answers[index]
         prompted = self.bank.prompted
         for index in list(prompted):
-            if not self._policy.keeps_prompted(index, position, prompted):
+            if not self.policy.keeps_prompted(index, position, prompted):
                 del prompted[index]
         self.tracked = dict.fromkeys((*self.bank.tracked, frame), False)
+        self.history.keep_only(self.bank.tracked, frame - RECENT)
 
     def _fetched(self, frame: int) -> bool:
         """Take a frame back from the archive; False if it is not whole."""

@@ -9,7 +9,8 @@ from samgraph.media.video.source import OnDamage
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.options import check_names
 from samgraph.predict.video.bank import STORED_AS, MemoryPrecision
-from samgraph.predict.video.policy import MemoryPolicy, ReferencePolicy
+from samgraph.predict.video.policies.table import DEFAULT, check_policy, find_policy, make_policy
+from samgraph.predict.video.policy import MemoryPolicy
 from samgraph.untrusted.arguments import choice, flag, number, whole
 
 Options = TypeVar("Options", bound="TrackOptions")
@@ -34,11 +35,12 @@ class DisplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrackOptions:
-    """Options of a stream.
+    """Options that videos and streams share.
 
     Args:
         memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
-        policy: What frames read of memory; that of SAM 2 if omitted.
+        policy: What frames read of memory, by name: "sam2" (if omitted), "quality-gated",
+            "motion-aware" or "distractor-aware"; or a `MemoryPolicy`.
         max_prompted: The most prompted frames a frame reads, the nearest; all if omitted.
         stride: Remember every n-th frame, and the last.
         fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
@@ -51,7 +53,7 @@ class TrackOptions:
     """
 
     memory_precision: MemoryPrecision = "bf16"
-    policy: MemoryPolicy | None = None
+    policy: MemoryPolicy | str | None = None
     max_prompted: int | None = None
     stride: int = 1
     fill_holes: int = 0
@@ -63,9 +65,12 @@ class TrackOptions:
 
     def __post_init__(self) -> None:
         choice("memory_precision", self.memory_precision, STORED_AS)
-        if self.policy is not None and not isinstance(self.policy, MemoryPolicy):
+        if isinstance(self.policy, str):
+            find_policy(self.policy)
+        elif self.policy is not None and not isinstance(self.policy, MemoryPolicy):
             got = f"a {type(self.policy).__name__}"
-            raise OptionError("`policy` is no memory policy", got=got, expected="a `MemoryPolicy`")
+            expected = "a name or a `MemoryPolicy`"
+            raise OptionError("`policy` is no memory policy", got=got, expected=expected)
         self._keep("fill_holes", whole("fill_holes", self.fill_holes))
         self._keep("overlaps", flag("overlaps", self.overlaps))
         for name in ("mask_threshold", "score_threshold"):
@@ -87,10 +92,42 @@ class TrackOptions:
         )
 
     def policy_for(self, model: SegmentationModel) -> MemoryPolicy:
-        """The policy given, or that of the reference for a model."""
-        if self.policy is not None:
-            return self.policy
-        return ReferencePolicy.of(model.config, max_prompted=self.max_prompted, stride=self.stride)
+        """The policy given, or the named one for a model.
+
+        Raises:
+            OptionError: The model cannot be tracked with it.
+        """
+        policy = DEFAULT if self.policy is None else self.policy
+        if isinstance(policy, str):
+            policy = make_policy(
+                policy, model.config, max_prompted=self.max_prompted, stride=self.stride
+            )
+        check_policy(policy, model)
+        return policy
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions(TrackOptions):
+    """Options of a stream whose objects come from a detector, in addition.
+
+    Args:
+        match_iou: The IoU of boxes from which a detection belongs to a tracked object.
+        min_score: The score from which a detection becomes a new object.
+        end_after: Steps without a detection after which such an object ends.
+        max_objects: The most objects; of those from detections, the longest missed end first.
+    """
+
+    match_iou: float = field(default=0.5, kw_only=True)
+    min_score: float = field(default=0.0, kw_only=True)
+    end_after: int = field(default=30, kw_only=True)
+    max_objects: int = field(default=64, kw_only=True)
+
+    def __post_init__(self) -> None:
+        TrackOptions.__post_init__(self)
+        self._keep("match_iou", number("match_iou", self.match_iou, 0, 1))
+        self._keep("min_score", number("min_score", self.min_score))
+        for name in ("end_after", "max_objects"):
+            self._keep(name, whole(name, getattr(self, name), 1))
 
 
 @dataclass(frozen=True, slots=True)

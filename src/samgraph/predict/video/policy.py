@@ -3,12 +3,12 @@
     prompted   frames the user marked; every frame reads them all, those in the future too
     tracked    a frame reads the mask memories of the last six and the pointers of the last fifteen
 
-`ReferencePolicy` is that of SAM 2.
+`ReferencePolicy` is that of SAM 2; `policies/` has others, which observe what was found.
 """
 
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from samgraph.errors import OptionError
 from samgraph.models.family import ModelConfig
@@ -87,9 +87,7 @@ class ReferencePolicy:
             raise OptionError("a stride is at least 1", got=f"stride={self.stride}")
 
     @classmethod
-    def of(
-        cls, config: ModelConfig, *, max_prompted: int | None = None, stride: int = 1
-    ) -> "ReferencePolicy":
+    def of(cls, config: ModelConfig, *, max_prompted: int | None = None, stride: int = 1) -> Self:
         """The policy of a model."""
         return cls(
             config.memory_frames,

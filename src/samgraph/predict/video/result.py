@@ -235,7 +235,7 @@ class FrameResult(MaskOutput):
 
         Without `all`, only the objects that are visible.
         """
-        image = SegmentedImage(self.name, self.size_hw, self.segments, self.image)
+        image = SegmentedImage(self.name, self.size_hw, self.segments, self.image, self.index)
         if isinstance(label, str):
             image = image.labelled(label)
         elif label is not None:

@@ -16,8 +16,11 @@ from samgraph.errors import DeviceMemoryError, PromptError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.bank import Memory, MemoryPool, Recalled
+from samgraph.predict.video.few_memories import most_tracked
 from samgraph.predict.video.objects import TrackedObject
+from samgraph.predict.video.observing import step_observed
 from samgraph.predict.video.options import TrackOptions
+from samgraph.predict.video.policies.history import Candidates, Observation, ObservingPolicy
 from samgraph.predict.video.policy import Position
 from samgraph.predict.video.prompts import ObjectId, clicks_of, resize_mask
 from samgraph.predict.video.result import ObjectResult
@@ -58,6 +61,8 @@ class TrackingSession(ABC):
     ) -> None:
         self.model, self.options, self.length = model, options, length
         self.policy, self.display = options.policy_for(model), options.display
+        self._most_tracked = most_tracked(model)
+        self._observer = self.policy if isinstance(self.policy, ObservingPolicy) else None
         self.at_once = options.objects_at_once or model.session.objects_at_once
         self.pool = MemoryPool(model.buffers, model.memory_layout, options.memory_precision)
         self.states: dict[ObjectId, TrackedObject] = {}
@@ -92,7 +97,9 @@ class TrackingSession(ABC):
             is_free = isinstance(name, int) and name not in taken
             free = (number for number in count(1) if number not in taken)
             self.numbers[name] = cast("int", name) if is_free else next(free)
-        return TrackedObject(name, self.policy, self.length, self._turns_back)
+        return TrackedObject(
+            name, self.policy, self.length, self._turns_back, most_tracked=self._most_tracked
+        )
 
     def settle(self) -> None:
         """Put what was prompted since the last frame into memory."""
@@ -186,12 +193,15 @@ class TrackingSession(ABC):
         recalled = []
         for obj in moving:
             recalled.append(self._recalled(obj, frame, is_reverse))  # noqa: PERF401
-        used = self.model.buffers
+        position, used = Position(frame, is_reverse, self.length), self.model.buffers
         try:
-            found = step(self.model, features, self.pool, recalled, self.at_once)
+            if self._observer is None:
+                found = step(self.model, features, self.pool, recalled, self.at_once)
+            else:
+                found = self._step_observed(position, moving, recalled, features, notes=True)
         except DeviceMemoryError as error:
             self.model.leave_device(error, used)
-            found = step(self.model, features, self.pool, recalled, self.at_once)
+            found = self._step_again(position, moving, recalled, features)
         share = self._archive_bytes / len(self.states)
         results = {}
         for obj, (outcome, memory) in zip(moving, found, strict=True):
@@ -220,15 +230,66 @@ class TrackingSession(ABC):
             for index in obj.steps_to(alike, direction):
                 known = self._known(obj, Position(index, direction, self.length))
                 features = self._features(index)
-                again = step(self.model, features, self.pool, [known], self.at_once)
-                obj.bank.tracked[index] = again[0][1]
+                again = self._step_alone(
+                    obj, Position(index, direction, self.length), known, features
+                )
+                obj.bank.tracked[index] = again[1]
             missing = [index for index in missing if index not in alike]
         return self._known(obj, position)
 
     def _known(self, obj: TrackedObject, position: Position) -> Recalled:
         """What a frame reads of what is there."""
         bank = obj.bank
-        return bank.recall(self.policy.choose(position, bank.prompted, bank.tracked))
+        return bank.recall(obj.policy.choose(position, bank.prompted, bank.tracked))
+
+    def _step_again(
+        self,
+        position: Position,
+        objects: Sequence[TrackedObject],
+        recalled: Sequence[Recalled],
+        features: Features,
+    ) -> list[tuple[Outcome, Memory]]:
+        """Objects on a frame for which the device had no memory left."""
+        if self._observer is None:
+            return step(self.model, features, self.pool, recalled, self.at_once)
+        return self._step_observed(position, objects, recalled, features, notes=True)
+
+    def _step_alone(
+        self, obj: TrackedObject, position: Position, recalled: Recalled, features: Features
+    ) -> tuple[Outcome, Memory]:
+        """One object on a frame that was tracked before; its history stays as it is."""
+        if self._observer is None:
+            return step(self.model, features, self.pool, [recalled], self.at_once)[0]
+        return self._step_observed(position, [obj], [recalled], features, notes=False)[0]
+
+    def _step_observed(
+        self,
+        position: Position,
+        objects: Sequence[TrackedObject],
+        recalled: Sequence[Recalled],
+        features: Features,
+        *,
+        notes: bool,
+    ) -> list[tuple[Outcome, Memory]]:
+        """Objects on a frame with the masks that the policy chooses, which it may note."""
+        observer = cast("ObservingPolicy", self._observer)
+
+        def choose(index: int, candidates: Candidates) -> int:
+            history = objects[index].history
+            found: Observation = observer.observe(history, position, candidates)
+            if notes:
+                history.note(position.frame, found)
+            return found.choice
+
+        return step_observed(
+            self.model,
+            features,
+            self.pool,
+            recalled,
+            self.at_once,
+            choose,
+            compares_masks=observer.compares_masks,
+        )
 
     def _encode_waiting(self, current: int | None) -> None:
         """Encode memories of prompted frames.
@@ -266,8 +327,8 @@ class TrackingSession(ABC):
         if previous is None:
             latest = obj.latest
             if latest is None or latest[0] != frame:
-                found = step(self.model, features, self.pool, [recalled], self.at_once)
-                latest = frame, found[0][0]
+                position = Position(frame, obj.tracked[frame], self.length)
+                latest = frame, self._step_alone(obj, position, recalled, features)[0]
             previous = self._filled(latest[1]).logits
         read = self.pool.read([recalled])
         return self._filled(click(self.model, features, clicks, read, previous))

@@ -12,6 +12,7 @@ from samgraph.graph.types import numpy_dtype
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.bank import STORED_AS, Memory
 from samgraph.predict.video.objects import Run, TrackedObject
+from samgraph.predict.video.policies.history import Observation
 from samgraph.predict.video.prompts import checked_object
 from samgraph.predict.video.session import TrackingSession
 from samgraph.predict.video.step import Outcome
@@ -41,6 +42,10 @@ def write_object(
             tensors[f"{at}.prompt.{frame}.mask"] = prompt.mask
     passed = np.array(list(obj.tracked.items()), np.int64).reshape(-1, 2)
     tensors[f"{at}.passed"] = passed
+    observed = obj.history.observed
+    if observed:
+        tensors[f"{at}.observed"] = np.array(list(observed), np.int64)
+        tensors[f"{at}.observations"] = np.stack([found.row() for found in observed.values()])
     return {
         "name": obj.name,
         "prompted": list(obj.bank.prompted),
@@ -84,6 +89,10 @@ def read_object(
         obj.prompts[frame] = Prompt(points, labels, mask=tensors.get(f"{key}.mask"))
     obj.waiting.update(dict.fromkeys(map(int, described["waiting"])))
     obj.tracked.update({int(f): bool(way) for f, way in tensors[f"{at}.passed"].tolist()})
+    if f"{at}.observed" in tensors:
+        rows = tensors[f"{at}.observations"]
+        for frame, row in zip(tensors[f"{at}.observed"].tolist(), rows, strict=True):
+            obj.history.note(frame, Observation.of_row(row))
     for way, (first, last) in described["runs"].items():
         obj.runs[way == "1"] = Run(int(first), int(last))
     return obj

@@ -6,7 +6,7 @@ finite values. A file that keeps to this can do no more than a user could by pro
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +17,11 @@ from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS, MAX_SIDE
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.prompts import MOST_POINTS
+from samgraph.predict.video.automatic import THUMBNAIL as THUMBNAIL_SIDE
+from samgraph.predict.video.automatic import automatic_schema
+from samgraph.predict.video.policies.history import COLUMNS
+from samgraph.predict.video.policies.table import policy_schema
+from samgraph.runtime import APPROXIMATIONS
 from samgraph.untrusted.schema import (
     Schema,
     SchemaError,
@@ -36,8 +41,8 @@ from samgraph.untrusted.text import shown, strict_json
 
 Tensors = Mapping[str, NDArray[Any]]
 
-VERSION = 2
-FRAME, PLACEHOLDER = "stream.frame", "empty"
+VERSION = 3
+FRAME, THUMBNAIL, PLACEHOLDER = "stream.frame", "stream.thumbnail", "empty"
 MOST_FRAMES = 2**31
 MOST_OBJECTS = 4096
 MOST_LISTED = 20_000  # frames of an object that have memories or prompts; names that were used
@@ -65,6 +70,7 @@ _SHARED: dict[str, Schema] = {
     "kind": one_of("video", "stream"),
     "config": text(64),
     "model": text(64),
+    "approximation": optional(one_of(*APPROXIMATIONS)),
     "position": whole(-1, MOST_FRAMES),
     "length": optional(whole(1, MOST_FRAMES)),
     "memory_precision": one_of("bf16", "fp32"),
@@ -77,17 +83,7 @@ _SHARED: dict[str, Schema] = {
             "fill_holes": whole(0, MAX_PIXELS),
         }
     ),
-    "policy": optional(
-        record(
-            {
-                "memory_frames": whole(1, 64),
-                "max_pointers": whole(1, 1024),
-                "max_prompted": optional(whole(2, MOST_FRAMES)),
-                "stride": whole(1, MOST_FRAMES),
-                "is_signed": flag,
-            }
-        )
-    ),
+    "policy": optional(policy_schema),
     "objects": list_of(_OBJECT, MOST_OBJECTS),
     "numbers": list_of(record({"name": _NAME, "number": whole(-(2**63), 2**63)}), MOST_LISTED),
 }
@@ -100,17 +96,27 @@ _VIDEO = record(
         "is_going_back": flag,
     }
 )
-_STREAM = record(_SHARED)
+_DETECTIONS: dict[str, Schema] = {
+    "match_iou": number(0, 1),
+    "min_score": number(-1e30, 1e30),
+    "end_after": whole(1, MOST_FRAMES),
+    "max_objects": whole(1, MOST_FRAMES),
+}
+DETECTION_OPTIONS = tuple(_DETECTIONS)
+_STREAM = record(
+    {**_SHARED, "automatic": automatic_schema(_NAME), "detections": record(_DETECTIONS)}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """The JSON of a session; `source`, `size_hw` and `frames` are those of a video."""
+    """The JSON of a session; `source` and on are those of a video, the last two of a stream."""
 
     version: int
     kind: str
     config: str
     model: str
+    approximation: str | None
     position: int
     length: int | None
     memory_precision: str
@@ -123,6 +129,8 @@ class SessionRecord:
     size_hw: tuple[int, int] = (0, 0)
     frames: int | None = None
     is_going_back: bool = False
+    automatic: Mapping[str, Any] = field(default_factory=dict)
+    detections: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_record(written: str | None, name: str) -> SessionRecord:
@@ -248,8 +256,14 @@ def _expected(
         for frame in obj["prompts"]:
             yield from _prompt_rules(f"{at}.prompt.{frame}", tensors, found)
         yield f"{at}.passed", _Rule((None, 2), ("int64",), -MOST_FRAMES, MOST_FRAMES, least=0)
+        frames = tensors.get(f"{at}.observed")
+        if frames is not None:
+            yield f"{at}.observed", _Rule((None,), ("int64",), -MOST_FRAMES, MOST_FRAMES)
+            yield f"{at}.observations", _Rule((frames.size, COLUMNS), low=-FAR, high=FAR)
     if found.kind == "stream" and FRAME in tensors:
         yield FRAME, _Rule((None, None, 3), ("uint8",), most=3 * MAX_PIXELS)
+    if found.kind == "stream" and THUMBNAIL in tensors:
+        yield THUMBNAIL, _Rule((THUMBNAIL_SIDE, THUMBNAIL_SIDE), ("uint8",))
     if PLACEHOLDER in tensors:
         yield PLACEHOLDER, _Rule((1,), ("uint8",))
 

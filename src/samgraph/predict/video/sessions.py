@@ -24,14 +24,17 @@ from samgraph.checkpoint.source_file import path_text
 from samgraph.errors import CheckpointError, OptionError
 from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import fingerprint
-from samgraph.predict.video.options import TrackOptions, VideoOptions, read_options
-from samgraph.predict.video.policy import ReferencePolicy
+from samgraph.predict.video.automatic import AutomaticObjects
+from samgraph.predict.video.options import StreamOptions, VideoOptions, read_options
+from samgraph.predict.video.policies.table import policy_of, policy_record
 from samgraph.predict.video.session import TrackingSession
 from samgraph.predict.video.session_objects import Tensors, read_object, write_object
 from samgraph.predict.video.session_schema import (
+    DETECTION_OPTIONS,
     FRAME,
     MOST_LISTED,
     PLACEHOLDER,
+    THUMBNAIL,
     VERSION,
     SessionRecord,
     check_session,
@@ -61,9 +64,15 @@ def save_video(video: Video, path: str | os.PathLike[str]) -> None:
 
 def save_stream(stream: Stream, path: str | os.PathLike[str]) -> None:
     """Write the session of a stream, with its current frame, which may still be prompted."""
-    image = stream.current_image
+    image, automatic, options = stream.current_image, stream.automatic, stream.options
     tensors = {} if image is None else {FRAME: image}
-    _write(path, _record("stream", stream), stream, tensors)
+    if automatic.thumbnail is not None:
+        tensors[THUMBNAIL] = automatic.thumbnail
+    record = _record("stream", stream) | {
+        "automatic": automatic.described(),
+        "detections": {name: getattr(options, name) for name in DETECTION_OPTIONS},
+    }
+    _write(path, record, stream, tensors)
 
 
 def resume(core: SegmentationModel, path: str | os.PathLike[str], **options: Any) -> Video | Stream:
@@ -88,6 +97,8 @@ def resume(core: SegmentationModel, path: str | os.PathLike[str], **options: Any
         stream = open_stream(core, **given)
         stream.restore(record.position, tensors.get(FRAME))
         _restore(stream, record, tensors)
+        stream.automatic = AutomaticObjects.of(record.automatic, stream.states)
+        stream.automatic.thumbnail = tensors.get(THUMBNAIL)
         return stream
     source = given.pop("source") if "source" in given else _own_source(record, name)
     video = open_video(core, source, **given)
@@ -110,6 +121,14 @@ def _read(core: SegmentationModel, name: str) -> tuple[SessionRecord, Tensors]:
     """The record of a session that this model made, and its tensors, all of it checked."""
     found = checkpoint.read(name)
     record = read_record(found.metadata.get(KEY), name)
+    approximation = core.session.options.approximation
+    if record.approximation != approximation:
+        raise CheckpointError(
+            f"`{name}` was made with another approximation",
+            got=record.approximation or "exact",
+            expected=approximation or "exact",
+            hint="load the model with the same `approximation`",
+        )
     if record.model != fingerprint(core):
         raise CheckpointError(
             f"`{name}` was made with another model",
@@ -153,18 +172,18 @@ def _restore_video(video: Video, record: SessionRecord, tensors: Tensors, name: 
 
 def _record(kind: str, session: Video | Stream) -> dict[str, Any]:
     """What a session is, apart from its objects."""
-    policy = session.policy
     return {
         "version": VERSION,
         "kind": kind,
         "config": session.model.config.name,
         "model": fingerprint(session.model),
+        "approximation": session.model.session.options.approximation,
         "position": session.position,
         "length": session.length,
         "memory_precision": session.options.memory_precision,
         "objects_at_once": session.options.objects_at_once,
         "display": asdict(session.display),
-        "policy": asdict(policy) if isinstance(policy, ReferencePolicy) else None,
+        "policy": policy_record(session.policy),
         "numbers": [
             {"name": name, "number": number}
             for name, number in list(session.numbers.items())[-MOST_LISTED:]
@@ -202,11 +221,12 @@ def _options(record: SessionRecord, options: Mapping[str, Any]) -> dict[str, Any
         "memory_precision": record.memory_precision,
         "objects_at_once": record.objects_at_once,
         **record.display,
+        **record.detections,
     }
     if record.length is not None:
         given["length"] = record.length
     if record.policy is not None:
-        given["policy"] = ReferencePolicy(**record.policy)
+        given["policy"] = policy_of(record.policy)
     elif "policy" not in options:
         raise OptionError("this session had a memory policy of its own", hint="pass `policy=`")
     return given
@@ -215,4 +235,4 @@ def _options(record: SessionRecord, options: Mapping[str, Any]) -> dict[str, Any
 def _check_names(kind: str, options: Mapping[str, Any]) -> None:
     """Refuse options that such a session does not have."""
     options = {name: value for name, value in options.items() if name != "source"}
-    read_options(VideoOptions if kind == "video" else TrackOptions, options, kind)
+    read_options(VideoOptions if kind == "video" else StreamOptions, options, kind)

@@ -15,7 +15,7 @@ at 1024 pixels); encoded frames, results and older memories up to the sizes set;
 """
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +34,7 @@ from samgraph.predict.video.feed import MEGABYTE, EncodedFrames, FrameFeed, feed
 from samgraph.predict.video.objects import TrackedObject
 from samgraph.predict.video.options import VideoOptions, read_options
 from samgraph.predict.video.prompts import ObjectId, checked_frame, checked_object, video_prompt
+from samgraph.predict.video.ranges import count_frames, last_frame
 from samgraph.predict.video.result import FrameResult, ObjectResult
 from samgraph.predict.video.session import TrackingSession
 from samgraph.progress import ShowProgress, counted
@@ -42,9 +43,6 @@ from samgraph.untrusted.arguments import flag
 
 class Video(TrackingSession):
     """A video with objects to be tracked, on frames of `size_hw`. Made by `model.video`."""
-
-    position: int
-    """The frame after the last one tracked."""
 
     def __init__(
         self, source: FrameSource, model: SegmentationModel, options: VideoOptions
@@ -180,7 +178,7 @@ class Video(TrackingSession):
             results = self._run(*runs[0], logits, images)
         if progress is False:
             return results
-        return counted(results, self._count(runs), "frames", progress)
+        return counted(results, count_frames(self.source.length, runs), "frames", progress)
 
     def export(
         self,
@@ -227,6 +225,28 @@ class Video(TrackingSession):
         is_ordered = not (reverse or both)
         return export_video(self, path, format, results, options, is_ordered=is_ordered)
 
+    def everything(
+        self,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        images: bool = False,
+        progress: ShowProgress = False,
+        **options: Any,
+    ) -> Iterator[FrameResult]:
+        """Find and track everything, a frame at a time and forward; nothing is prompted.
+
+        Ids count from 1 and last. Objects are those of the results alone, not of this video; memory
+        is that of a stream. Options: those of `DiscoveryOptions` (`every`, `change`, `max_objects`,
+        `end_after`, ...) and of automatic masks (`points_per_side`, ...); others as of `track`.
+
+        Raises:
+            OptionError: There is no such option, or its value makes no sense.
+        """
+        from samgraph.predict.video.discovery import everything_of
+
+        return everything_of(self, start, end, flag("images", images), progress, options)
+
     def known(self, frame: int) -> FrameResult:
         """What is known of a frame without tracking: kept results and prompts, where there are."""
         frame = self._checked_frame(frame)
@@ -266,7 +286,7 @@ class Video(TrackingSession):
     ) -> Generator[FrameResult, None, None]:
         """One direction, frame by frame."""
         self.position, self.is_going_back = begin, is_reverse
-        last = self._last(end, is_reverse)
+        last = last_frame(self.source.length, end, is_reverse)
         back = -1 if is_reverse else 1
         frames: Iterable[int] = count(begin) if last is None else range(begin, last + back, back)
         with feeding(self.source, self.model, last=last, is_reverse=is_reverse) as feed:
@@ -347,25 +367,6 @@ class Video(TrackingSession):
             self.numbers,
             self.source,
         )
-
-    def _count(self, runs: Sequence[tuple[int, int | None, bool]]) -> int:
-        """How many frames runs have; 0 where that is not known."""
-        total = 0
-        for begin, end, is_reverse in runs:
-            last = self._last(end, is_reverse)
-            if last is None:
-                return 0
-            total += abs(last - begin) + 1
-        return total
-
-    def _last(self, end: int | None, is_reverse: bool) -> int | None:
-        """The last frame of a run, as far as that is known."""
-        if is_reverse:
-            return end or 0
-        known = self.source.length
-        if known is None:
-            return end
-        return known - 1 if end is None else min(end, known - 1)
 
     def _checked_frame(self, frame: int) -> int:
         return checked_frame(frame, self.source.length)

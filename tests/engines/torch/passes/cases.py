@@ -121,17 +121,17 @@ def an_image_that_attends_to_tokens(sizes: Sizes) -> Graph:
     return builder.finish(y=layer_norm(at / "norm", image + y, eps=sizes.eps))
 
 
-@case("paint_masks")
+@case("fuse_mask_upscaling")
 def masks_of_an_enlarged_image(sizes: Sizes) -> Graph:
     builder = Builder("masks")
     C, E = sizes.channels, sizes.grid
     image = builder.input("image", f"f32[N,{E * E},{C}]")
     fine = builder.input("fine_0", f"f32[N,{C // 8},{4 * E},{4 * E}]")
     coarse = builder.input("fine_1", f"f32[N,{C // 4},{2 * E},{2 * E}]")
-    brushes, N = builder.input("brushes", f"f32[N,4,{C // 8}]"), symbol("N")
+    weights, N = builder.input("weights", f"f32[N,4,{C // 8}]"), symbol("N")
     cells = image.reshape(N, E, E, C).transpose(0, 3, 1, 2)
     large = mask_decoder.upscale(builder.scope(), sizes.config, cells, (fine, coarse))
-    masks = ops.matmul(brushes, large.reshape(N, C // 8, 16 * E * E))
+    masks = ops.matmul(weights, large.reshape(N, C // 8, 16 * E * E))
     return builder.finish(masks=masks.reshape(N, 4, 4 * E, 4 * E))
 
 

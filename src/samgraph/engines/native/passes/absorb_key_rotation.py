@@ -7,8 +7,8 @@
 
 The score of a query with a key at column x and row y is (u_x + v_y) . m, with u and v of as many
 channels as the memory has, made per query and column or row: exact, and a quarter of the products
-when the keys are four times as wide as the memory. With one head and no mask, where the rotated
-keys are read by nothing else and are at least twice as wide as the memory.
+when the keys are four times as wide as the memory. With one head, and no mask or one of the keys
+alone, where the rotated keys are read by nothing else and are at least twice as wide as the memory.
 """
 
 import numpy as np
@@ -29,7 +29,10 @@ def absorb_key_rotation(graph: Graph) -> Graph:
 
 
 def _fits(graph: Graph, node: Node, uses: int) -> bool:
-    if len(node.inputs) != 3 or node.integer("heads") != 1 or node.inputs[0].type.rank != 3:
+    keys = node.inputs[1].type.shape[-2:-1]
+    if node.integer("heads") != 1 or node.inputs[0].type.rank != 3:
+        return False
+    if any(mask.type.shape != keys for mask in node.inputs[3:]):
         return False
     producers = graph.producers()
     rope = producers.get(node.inputs[1].name)
@@ -56,9 +59,11 @@ def _absorbed(rewriter: Rewriter, node: Node) -> Value:
         v,
         w,
         b,
+        *(rewriter.new(mask) for mask in node.inputs[3:]),
         exact=node.exact,
         grid=rope.integers("grid"),
         theta=rope.number("theta"),
         unrotated=rope.dim("unrotated"),
         scale=node.number("scale"),
+        **({"pooled": rope.dim("pooled")} if "pooled" in rope.attributes else {}),
     )

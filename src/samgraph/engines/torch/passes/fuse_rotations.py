@@ -110,6 +110,8 @@ def _rotation(node: Node, readers: Readers) -> tuple[dict[str, Attribute], set[s
         ropes.append(rope)
     if not ropes or len(ropes) != len(columns) or min(others, default=end) < end:
         return None
+    if any("pooled" in rope.attributes for rope in ropes):  # which no kernel has
+        return None
     widths = {width(rope.result) // int(str(rope.attributes["heads"])) for rope in ropes}
     kinds = [tuple(rope.attributes[key] for key in _KIND) for rope in ropes]
     if len(widths) != 1 or any(kind != kinds[0] for kind in kinds):

@@ -1,0 +1,1 @@
+"""Batch runs: many inputs on local processes or on Ray, resumable after any kind of stop."""

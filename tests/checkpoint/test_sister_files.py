@@ -1,0 +1,77 @@
+"""Published files of the sister models: known by name or hash, never downloaded, never guessed."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samgraph
+from samgraph.checkpoint import Checkpoint, sister_files
+from samgraph.checkpoint.sister_files import SISTER_FILES, find_sister, published_name
+from samgraph.errors import CheckpointError, SamgraphWarning
+from samgraph.models.loading import find_config, recognise
+
+
+def of_tensors(name: str, path: Path) -> Checkpoint:
+    """The tensors of a model, all zero, as if read from a file."""
+    family, config = find_config(name)
+    shapes = family.weight_shapes(config.smallest())
+    tensors = {key: np.broadcast_to(np.float32(0), shape) for key, shape in shapes.items()}
+    return Checkpoint(tensors, {}, str(path))
+
+
+@pytest.mark.parametrize("file", SISTER_FILES, ids=lambda file: file.name)
+def test_a_file_is_recognised_by_its_name(file: sister_files.SisterFile, tmp_path: Path) -> None:
+    path = tmp_path / file.file
+    path.write_bytes(b"")
+
+    family, config = recognise(of_tensors(file.name, path))
+
+    assert config is find_config(file.name)[1]
+    assert file.name.startswith(family.name)
+    values = sum(array.size for array in of_tensors(file.name, path).tensors.values())
+    assert values == file.parameters
+
+
+def test_a_file_of_another_name_is_recognised_by_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.pt"
+    path.write_bytes(b"weights")
+    known = hashlib.sha256(b"weights").hexdigest()
+    files = [
+        replace(file, sha256=known) if file.name == "efficienttam-s-512x512" else file
+        for file in SISTER_FILES
+    ]
+    monkeypatch.setattr(sister_files, "SISTER_FILES", tuple(files))
+
+    assert recognise(of_tensors("efficienttam-s", path))[1].image_size == 512
+
+
+@pytest.mark.parametrize("size", ["s", "ti"])
+def test_an_ambiguous_file_is_the_plain_one_with_a_warning(size: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.pt"
+    path.write_bytes(b"other weights")
+
+    with pytest.warns(SamgraphWarning) as caught:
+        config = recognise(of_tensors(f"efficienttam-{size}", path))[1]
+
+    assert config.name == f"efficienttam-{size}"
+    text = str(caught[0].message)
+    assert all(f"`efficienttam-{size}-{end}`" in text for end in ("1", "2", "512x512"))
+    assert published_name(tmp_path / "missing.pt") is None
+
+
+def test_a_model_that_is_not_here_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAMGRAPH_CACHE", str(tmp_path))
+
+    with pytest.raises(CheckpointError) as caught:
+        samgraph.load("efficienttam-ti-2")
+
+    assert "the path of `efficienttam_ti_2.pt`" in str(caught.value)
+    assert find_sister("EfficientTAM_S_1") == find_sister("efficienttam-s-1.pt")
+    assert find_sister("sam2.1-tiny") is None

@@ -1,0 +1,32 @@
+"""The same runs on a real Ray of this machine; skipped where it is not installed."""
+
+import importlib.util
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from samgraph.jobs.batch.folder import FAILURES
+from samgraph.jobs.batch.scheduler import CRASH
+from tests.jobs.batch.test_local import file_names, killed_and_finished
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="Ray is missing: pip install ray"
+    ),
+]
+
+
+def test_a_killed_driver_loses_nothing_and_an_actor_that_is_killed_is_replaced(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+
+    names = killed_and_finished(tmp_path / "in", out, 1, "ray")
+
+    assert file_names(out) == Counter(names)
+    (failed,) = map(json.loads, (out / FAILURES).read_text().splitlines())
+    assert (failed["path"], failed["reason"], failed["attempts"]) == ("kill.png", CRASH, 2)
