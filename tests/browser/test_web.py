@@ -4,10 +4,12 @@ Needs ONNX Runtime for browsers in `node_modules` (`npm install --no-save onnxru
 """
 
 import io
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from starlette.applications import Starlette
@@ -39,6 +41,12 @@ ASK = """async ([method, path, body]) => {
   const { ask } = await import('/static/js/transport.js');
   const response = await ask(path, { method, body: body && JSON.stringify(body) });
   return response.status === 204 ? null : response.json();
+}"""
+
+FILE = """async ([method, path, body]) => {
+  const { ask } = await import('/static/js/transport.js');
+  const response = await ask(path, { method, body: body && JSON.stringify(body) });
+  return [response.status, Array.from(new Uint8Array(await response.arrayBuffer()))];
 }"""
 
 
@@ -117,6 +125,35 @@ def test_a_click_gives_the_masks_of_the_package(page: Opened, model: Any) -> Non
     assert found["score"] == pytest.approx(float(wanted.scores.max()), abs=0.02)
 
 
+def test_objects_of_a_picture_are_written_in_every_format(page: Opened) -> None:
+    image = page.page.evaluate(ASK, ["POST", "images?sample=cat", {}])
+    mask = np.zeros((300, 451), np.bool_)
+    mask[40:200, 100:350] = True
+    encoded = run_lengths.encode(mask)
+    sent = {"size": [300, 451], "counts": encoded["counts"].decode()}
+    effect = {"name": "spotlight", "target": "background"}
+    body = {
+        "objects": [{"id": 1, "name": "cat", "color": "#ff0000", "mask": sent}],
+        "effect": effect,
+    }
+
+    written = {}
+    for format in ("png", "davis", "cutout", "overlay", "effect", "nonsense"):
+        path = f"images/{image['id']}/export"
+        status, data = page.page.evaluate(FILE, ["POST", path, {**body, "format": format}])
+        written[format] = status if status != 200 else Image.open(io.BytesIO(bytes(data)))
+
+    assert written.pop("nonsense") == 400
+    assert {picture.size for picture in written.values()} == {(451, 300)}
+    assert np.array_equal(np.array(written["png"]) == 255, mask)
+    assert np.array_equal(np.array(written["davis"]) == 1, mask)
+    assert np.array_equal(np.array(written["cutout"])[:, :, 3] > 127, mask)
+    cat = np.array(Image.open(MEDIA / "cat.jpg").convert("RGB"), np.float32)
+    for name, where in (("overlay", mask), ("effect", ~mask)):
+        changed = np.abs(np.array(written[name].convert("RGB")) - cat).mean(axis=2)
+        assert changed[where].mean() > 20 > 8 > changed[~where].mean()
+
+
 def test_everything_finds_the_objects_of_the_package(page: Opened, model: Any) -> None:
     image = page.page.evaluate(ASK, ["POST", "images?sample=coffee", {}])
     found = page.page.evaluate(ASK, ["POST", f"images/{image['id']}/everything", SEARCH])["masks"]
@@ -146,6 +183,10 @@ def test_ten_frames_are_tracked_and_corrected_as_by_the_package(
     page.until(lambda: page.state()["tracking"] is None and tracked.count() == 1, SECONDS)
     medium = page.page.evaluate("async () => (await import('/static/js/state.js')).state.medium.id")
     masks = page.page.evaluate(ASK, ["GET", f"videos/{medium}/masks?from=0&to={FRAMES}", None])
+    job = page.page.evaluate(ASK, ["POST", f"videos/{medium}/export", {"format": "davis"}])["job"]
+    written_yet = ["GET", f"jobs/{job}", None]
+    page.until(lambda: page.page.evaluate(ASK, written_yet)["state"] == "done", SECONDS)
+    _, archive = page.page.evaluate(FILE, ["GET", f"jobs/{job}/file", None])
     click(page, CUP[0] + 15, 95)  # a correction of the first frame
 
     video = model.video(tmp_path)
@@ -154,6 +195,10 @@ def test_ten_frames_are_tracked_and_corrected_as_by_the_package(
     assert [entry["frame"] for entry in masks["frames"]] == list(range(FRAMES))
     for entry in masks["frames"]:
         assert iou(entry["objects"][0]["rle"], results[entry["frame"]]) >= WEB_MASKS
+    with zipfile.ZipFile(io.BytesIO(bytes(archive))) as written:
+        assert written.namelist() == [f"{number:05}.png" for number in range(FRAMES)]
+        last = np.array(Image.open(io.BytesIO(written.read(written.namelist()[-1]))))
+    assert iou(masks["frames"][-1]["objects"][0]["rle"], last == 1) == 1
     again = video.add(frame=0, object=1, points=[CUP, (CUP[0] + 15, 95)], replace=True)
     assert iou(mask_clicked(page)["rle"], again.masks[0]) >= WEB_MASKS
 

@@ -20,7 +20,7 @@ _TOLERANCE = 2.0**-11
 
 
 class HalfWeights:
-    """Collects the large float tensors of ONNX models; equal ones are stored once."""
+    """Collects the large float tensors of ONNX models; equal tensors are stored once."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

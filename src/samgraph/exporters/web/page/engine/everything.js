@@ -29,7 +29,7 @@ export async function everything(image, body) {
   for (let start = 0; start < points.length; start += BATCH) {
     const prompts = points.slice(start, start + BATCH).map((point) => ({ xy: [point], labels: [1] }));
     const decoded = await image.decodePoints(prompts);
-    for (const one of decoded) found.push(...candidates(image, one, options));
+    for (const masks of decoded) found.push(...candidates(image, masks, options));
   }
   found = suppress(found, found.map(({ score }) => score), options.box_nms_thresh);
   if (options.min_mask_region_area > 0) found = clean(found, options);

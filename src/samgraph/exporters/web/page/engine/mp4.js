@@ -89,7 +89,7 @@ function samplesOf(view, table) {
   return samples;
 }
 
-/** Whether a track is shown as it is stored; phones turn what they record. */
+/** Whether a track is shown as it is stored; phones rotate what they record. */
 function isUpright(view, header) {
   const at = header.start + (view.getUint8(header.start) ? 48 : 36) + 4;
   return view.getInt32(at) > 0 && view.getInt32(at + 4) === 0 && view.getInt32(at + 12) === 0 && view.getInt32(at + 16) > 0;

@@ -19,7 +19,7 @@ function nearest(rate) {
   return Math.abs(found - rate) < 0.01 * rate ? found : Math.round(rate * 1000) / 1000;
 }
 
-/** Frames per second: the video plays for a moment, muted. */
+/** Frames per second: some frames are played, muted. */
 async function rateOf(video) {
   if (!video.requestVideoFrameCallback) return 25;
   const times = [];
