@@ -28,8 +28,6 @@ from samgraph.predict.image.result import Result
 CAT_CLICK = (200, 100)
 CUP_BOX, SAUCER = (168, 12, 412, 310), (430, 250)
 ON_CUP = [(290, 240), (225, 275), (215, 190)]
-# The built-in model predicts lower scores than the default thresholds for Meta's models expect.
-IOU, STABILITY = 0.7, 0.85
 HOLES, SPECKS, RADIUS = (
     2000,
     500,
@@ -105,8 +103,6 @@ def segment_everything(model: samgraph.Model, out: Path, points_per_side: int) -
     everything = model.everything(
         COFFEE,
         points_per_side=points_per_side,
-        pred_iou_thresh=IOU,
-        stability_score_thresh=STABILITY,
         min_mask_region_area=SPECKS,
         progress=False,
     )
@@ -121,12 +117,9 @@ def segment_everything(model: samgraph.Model, out: Path, points_per_side: int) -
         f"dropped, and {len(everything)} masks stay.",
         ((path, "the photograph, and a colour for each mask"),),
         f"samgraph everything docs/media/{COFFEE.name} \\\n"
-        f"    --points-per-side {points_per_side} --iou {IOU} \\\n"
-        f"    --stability {STABILITY} --min-area {SPECKS} -o everything.jpg",
+        f"    --points-per-side {points_per_side} --min-area {SPECKS} -o everything.jpg",
         f'everything = model.everything("docs/media/{COFFEE.name}",\n'
         f"                              points_per_side={points_per_side},\n"
-        f"                              pred_iou_thresh={IOU},\n"
-        f"                              stability_score_thresh={STABILITY},\n"
         f"                              min_mask_region_area={SPECKS})\n"
         'everything.save("everything.jpg")',
         seconds,

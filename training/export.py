@@ -1,6 +1,7 @@
 """The trained weights as the file inside the package: float16, with the config written in it.
 
     python -m training.export STATE OUT.safetensors
+    python -m training.export MODEL.safetensors OUT.safetensors    the same weights, today's config
 
 Mask logits are made steeper on the way out. The student's are shallower than SAM's at an edge, and
 SAM's limits of stability, which compare masks at thresholds of -1 and 1, would turn down good masks
@@ -27,11 +28,14 @@ _LAST_LAYERS = re.compile(r"sam_mask_decoder\.output_hypernetworks_mlps\.\d\.lay
 
 
 def export(state: Path, out: Path) -> None:
-    """Write the model of a finished stage."""
-    known = load_state(state)
-    if known is None:
-        raise SystemExit(f"{state} holds no state")
-    weights = _steeper(known[0], STEEPER)
+    """Write the model of a finished stage, or a written model with the config of today."""
+    if state.is_file():
+        weights = dict(checkpoint.read(state).tensors)
+    else:
+        known = load_state(state)
+        if known is None:
+            raise SystemExit(f"{state} holds no state")
+        weights = _steeper(known[0], STEEPER)
     metadata = {"samgraph.config": NANO.to_json(), "format": "pt"}
     checkpoint.save(out, weights, precision="fp16", metadata=metadata)
 

@@ -39,6 +39,8 @@ class ToyConfig:
     memory_frames: int = 3
     max_pointers: int = 4
     signed_pointer_time: bool = False
+    everything_iou: float = 0.8
+    everything_stability: float = 0.95
 
     @property
     def mask_size(self) -> int:

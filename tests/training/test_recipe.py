@@ -433,6 +433,16 @@ def test_what_is_exported_can_be_trained_on(tmp_path: Path) -> None:
         np.testing.assert_allclose(array, weights[name], rtol=1e-3, err_msg=name)
 
 
+def test_a_written_model_gets_the_config_of_today(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
+    weights = {"a": np.arange(6, dtype=np.float32).reshape(2, 3) / 7}
+    checkpoint.save(old, weights, precision="fp16", metadata={"samgraph.config": "{}"})
+    export(old, new)
+    before, after = checkpoint.read(old), checkpoint.read(new)
+    assert after.metadata["samgraph.config"] == NANO.to_json()
+    assert after.tensors["a"].tobytes() == before.tensors["a"].tobytes()
+
+
 def test_a_start_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no file"):
         read_exported(tmp_path / "typo.safetensors")

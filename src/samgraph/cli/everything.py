@@ -31,12 +31,12 @@ everything_options = option_group(
         help="Points per update of the progress.",
     ),
     click.option(
-        "--iou", "pred_iou_thresh", type=float, default=_DEFAULT.pred_iou_thresh,
-        show_default=True, help="Drop masks with a lower predicted IoU.",
+        "--iou", "pred_iou_thresh", type=float, show_default="the model's own",
+        help="Drop masks with a lower predicted IoU.",
     ),
     click.option(
-        "--stability", "stability_score_thresh", type=float, show_default=True,
-        default=_DEFAULT.stability_score_thresh, help="Drop masks with a lower stability score.",
+        "--stability", "stability_score_thresh", type=float, show_default="the model's own",
+        help="Drop masks with a lower stability score.",
     ),
     click.option(
         "--stability-offset", "stability_score_offset", type=float, show_default=True,

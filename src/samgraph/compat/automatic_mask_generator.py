@@ -4,6 +4,9 @@
     for record in generator.generate(image):
         record["segmentation"], record["predicted_iou"], ...
 
+Without `pred_iou_thresh` and `stability_score_thresh`, a released model has the reference's 0.8 and
+0.95, and the built-in model its own.
+
 Differs from the original: `min_mask_region_area` cleans masks at the size of the image, as SAM's
 did, and needs neither CUDA nor OpenCV; `coco_rle` needs no pycocotools.
 """
@@ -30,8 +33,8 @@ class SAM2AutomaticMaskGenerator:
         model: Any,
         points_per_side: int | None = 32,
         points_per_batch: int = 64,
-        pred_iou_thresh: float = 0.8,
-        stability_score_thresh: float = 0.95,
+        pred_iou_thresh: float | None = None,
+        stability_score_thresh: float | None = None,
         stability_score_offset: float = 1.0,
         mask_threshold: float = 0.0,
         box_nms_thresh: float = 0.7,

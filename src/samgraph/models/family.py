@@ -185,6 +185,14 @@ class ModelConfig(Protocol):
     def signed_pointer_time(self) -> bool:
         """Whether pointers of the future have negative distances."""
 
+    @property
+    def everything_iou(self) -> float:
+        """The predicted IoU from which automatic masks are kept, unless a user says another."""
+
+    @property
+    def everything_stability(self) -> float:
+        """The stability score from which they are kept."""
+
     def at_size(self, image_size: int) -> Self:
         """The same model for another input size."""
 

@@ -145,8 +145,8 @@ class Model:
         options: EverythingOptions | None = None,
         points_per_side: int | None = 32,
         points_per_batch: int = 64,
-        pred_iou_thresh: float = 0.8,
-        stability_score_thresh: float = 0.95,
+        pred_iou_thresh: float | None = None,
+        stability_score_thresh: float | None = None,
         stability_score_offset: float = 1.0,
         mask_threshold: float = 0.0,
         box_nms_thresh: float = 0.7,
@@ -171,8 +171,10 @@ class Model:
             options: All options below as one value, instead of single ones.
             points_per_side: Points along each side of the grid.
             points_per_batch: Points per progress report; does not change the result.
-            pred_iou_thresh: Masks with a lower predicted IoU are dropped.
-            stability_score_thresh: Masks with a lower stability score are dropped.
+            pred_iou_thresh: Masks with a lower predicted IoU are dropped. If omitted, the model's
+                own threshold: 0.8 for released models.
+            stability_score_thresh: Masks with a lower stability score are dropped. If omitted, the
+                model's own threshold: 0.95 for released models.
             stability_score_offset: How far the threshold is moved to compute that score.
             mask_threshold: The logit above which a pixel belongs to a mask.
             box_nms_thresh: IoU of boxes above which non-maximum suppression drops a mask.

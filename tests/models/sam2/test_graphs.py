@@ -386,6 +386,8 @@ def test_versions_differ_in_four_switches() -> None:
         ({"memory_channels": 48}, "memory heads or channels do not divide"),
         ({"decoder_heads": 7}, "decoder heads do not divide half the channels"),
         ({"mask_blur": -1.0}, "`mask_blur` is -1.0, not within 0 and 16"),
+        ({"everything_iou": 1.5}, "`everything_iou` is 1.5, not within 0 and 1"),
+        ({"everything_stability": float("nan")}, "`everything_stability` is nan, not within"),
         ({"colour": "red"}, "a config has no field `colour`"),
         ({"stages": 7}, "`stages` is not a list of numbers"),
     ],

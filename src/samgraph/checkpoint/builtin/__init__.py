@@ -34,8 +34,8 @@ class BuiltIn:
 NANO = BuiltIn(
     name="samgraph-nano",
     file="samgraph-nano.safetensors",
-    sha256="8524e01f614e3638a0deb99596fd39cb7d5245bc03ca897e0b0c5a5412b90d33",
-    size_bytes=23672036,
+    sha256="1fc037bc3f30f1b2cb9060ab35838ae2e9cebd96ff04763e748d3bcb0fb588c2",
+    size_bytes=23672284,
     parameters=11_812_450,
     quality={"box": 0.78, "1 click": 0.66, "5 clicks": 0.88, "J": 0.71},
 )

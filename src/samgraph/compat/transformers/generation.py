@@ -10,9 +10,10 @@ from samgraph.compat.transformers.modeling import Sam2Model
 from samgraph.compat.transformers.processing import image_list
 from samgraph.errors import OptionError
 from samgraph.predict.everything.generate import segment_everything
+from samgraph.predict.everything.options import own_thresholds
 
 TASK = "mask-generation"
-# The pipeline's names and defaults, and ours.
+# The pipeline's names and defaults, and ours; the built-in model has thresholds of its own.
 _NAMES = {
     "points_per_batch": ("points_per_batch", 64),
     "points_per_crop": ("points_per_side", 32),
@@ -47,8 +48,12 @@ class MaskGenerationPipeline:
                 f"mask generation has no option `{unknown[0]}`",
                 expected=", ".join([*_NAMES, *_OUTPUTS]),
             )
-        options = {ours: kwargs.get(name, value) for name, (ours, value) in _NAMES.items()}
-        found = segment_everything(core_of(self.model), image, progress=False, **options)
+        core = core_of(self.model)
+        own = own_thresholds(core.config)
+        options = {
+            ours: kwargs.get(name, own.get(ours, value)) for name, (ours, value) in _NAMES.items()
+        }
+        found = segment_everything(core, image, progress=False, **options)
         segments = found.segments
         output: dict[str, Any] = {
             "masks": [tensor(segment.mask) for segment in segments],

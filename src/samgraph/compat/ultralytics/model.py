@@ -14,6 +14,7 @@ from samgraph.compat.ultralytics.results import Results
 from samgraph.compat.ultralytics.sources import images_of, read_prompts, video_of
 from samgraph.errors import PromptError
 from samgraph.models.loading import load_model
+from samgraph.predict.everything.options import own_thresholds
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,14 @@ class SAM:
         found = self._results(source, prompts, kwargs)
         return found if stream else list(found)
 
+    def _everything_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """What is given, else the model's own threshold, else the library's default."""
+        own = own_thresholds(self.model.core.config)
+        return {
+            ours: options.get(name, own.get(ours, default))
+            for name, (ours, default) in _EVERYTHING.items()
+        }
+
     def _results(
         self, source: Any, prompts: list[dict[str, Any]], options: dict[str, Any]
     ) -> Iterator[Results]:
@@ -105,7 +114,7 @@ class SAM:
                 masks = np.concatenate([part.masks for part in parts])
                 scores = np.concatenate([part.scores for part in parts])
             else:
-                named = {ours: options.get(name, d) for name, (ours, d) in _EVERYTHING.items()}
+                named = self._everything_options(options)
                 segments = self.model.everything(pixels, progress=False, **named).segments
                 masks = np.array([segment.mask for segment in segments], np.bool_)
                 masks = masks.reshape(-1, *pixels.shape[:2])

@@ -111,6 +111,8 @@ NANO = Sam2Config(
     memory_feedforward=512,
     fuser_layers=1,
     mask_blur=1.2,
+    everything_iou=0.7,
+    everything_stability=0.85,
 )
 
 

@@ -34,6 +34,8 @@ RANGES: dict[str, Range] = {
     "decoder_heads": (1, 64),
     "decoder_feedforward": (1, 16_384),
     "mask_blur": (0, 16),
+    "everything_iou": (0, 1),
+    "everything_stability": (0, 1),
     "norm_eps": (0, 1),
     "transformer_norm_eps": (0, 1),
     "memory_channels": (1, 2048),

@@ -106,6 +106,10 @@ def constants(config: Sam2Config, weights: Mapping[str, Array]) -> dict[str, Any
             "padding": ABSENT,
         },
         "mask_threshold": 0.0,
+        "everything": {
+            "pred_iou_thresh": config.everything_iou,
+            "stability_score_thresh": config.everything_stability,
+        },
         "absent_logit": graphs.HIDDEN_LOGIT,
         "absent_pointer": [float(x) for x in weights["no_obj_ptr"].reshape(-1)],
         "mask_prompt_clamp": CLAMP,

@@ -35,6 +35,10 @@ class TrackerConfig:
     decoder_feedforward: int = 2048
     mask_blur: float = 0.0  # of low-resolution masks, in their pixels; none in released models
 
+    # automatic masks are kept from this predicted IoU and stability on; the reference's
+    everything_iou: float = 0.8
+    everything_stability: float = 0.95
+
     # memory
     memory_channels: int = 64
     memory_layers: int = 4

@@ -138,14 +138,14 @@ def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def is_stable(stability: float, options: EverythingOptions) -> bool:
     """Whether a mask passes by its stability score."""
-    least = np.float32(options.stability_score_thresh)
+    least = np.float32(options.least_stability)
     return bool(least <= 0.0 or np.float32(stability) >= least)
 
 
 def are_good(scores: Floats, options: EverythingOptions) -> NDArray[np.bool_]:
     """Which masks pass by their predicted IoU."""
-    if options.pred_iou_thresh > 0.0:
-        return np.asarray(scores > np.float32(options.pred_iou_thresh))
+    if options.least_iou > 0.0:
+        return np.asarray(scores > np.float32(options.least_iou))
     return np.ones(scores.shape, np.bool_)
 
 

@@ -128,7 +128,7 @@ def segment_everything(
     """
     if options is not None and named:
         raise OptionError("give either `options` or single options", got=", ".join(named))
-    chosen = read_options(named) if options is None else options
+    chosen = (read_options(named) if options is None else options).of_model(core.config)
     encoded = source if isinstance(source, EncodedImage) else None
     picture = _picture(source, name, max_pixels) if encoded is None else encoded.picture
     found = _search(core, picture, encoded, chosen, progress)

@@ -78,8 +78,8 @@ def mask_filter(
         size_hw,
         filtering.EDGE,
         (middle - offset, middle, middle + offset),
-        float(np.float32(options.pred_iou_thresh)),
-        float(np.float32(options.stability_score_thresh)),
+        float(np.float32(options.least_iou)),
+        float(np.float32(options.least_stability)),
         options.multimask,
         float(np.float32(decoding.STABILITY_WANTED)) if falls_back else None,
     )

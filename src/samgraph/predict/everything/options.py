@@ -1,19 +1,24 @@
 """The options of automatic masks: the reference's, by its names and with its defaults."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
 import numpy as np
 
 from samgraph.errors import OptionError, brief
 from samgraph.formats.sam import Mode
+from samgraph.models.family import ModelConfig
 from samgraph.predict.everything.grids import Grid, layer_grids
 from samgraph.predict.options import check_names
 
 _MODES = ("binary_mask", "uncompressed_rle", "coco_rle")
 _MOST_POINTS = 1 << 20
 _LARGEST = 1e30
+# What the reference drops below, whatever the model.
+LEAST_IOU: Final = 0.8
+LEAST_STABILITY: Final = 0.95
+_OF_MODEL = ("pred_iou_thresh", "stability_score_thresh")  # None: the model's own
 _NUMBERS = (
     "pred_iou_thresh",
     "stability_score_thresh",
@@ -33,8 +38,8 @@ class EverythingOptions:
     points_per_side           points along each side of the grid; or `point_grids` instead: a list
                               of [K, 2] in 0..1, for the image and for each layer of crops
     points_per_batch          points per progress report; does not change the result
-    pred_iou_thresh           masks with a lower predicted IoU are dropped
-    stability_score_thresh    masks with a lower stability score are dropped
+    pred_iou_thresh           masks with a lower predicted IoU are dropped; None for the model's own
+    stability_score_thresh    masks with a lower stability score are dropped; likewise
     stability_score_offset    how far the threshold is moved to compute the stability score
     mask_threshold            the logit above which a pixel belongs to a mask
     box_nms_thresh            IoU of boxes above which non-maximum suppression drops a mask
@@ -50,8 +55,8 @@ class EverythingOptions:
 
     points_per_side: int | None = 32
     points_per_batch: int = 64
-    pred_iou_thresh: float = 0.8
-    stability_score_thresh: float = 0.95
+    pred_iou_thresh: float | None = None
+    stability_score_thresh: float | None = None
     stability_score_offset: float = 1.0
     mask_threshold: float = 0.0
     box_nms_thresh: float = 0.7
@@ -70,12 +75,38 @@ class EverythingOptions:
             raise OptionError(problem)
 
     @property
+    def least_iou(self) -> float:
+        """The threshold of the predicted IoU; the reference's if none was given."""
+        return LEAST_IOU if self.pred_iou_thresh is None else self.pred_iou_thresh
+
+    @property
+    def least_stability(self) -> float:
+        """The threshold of the stability score; the reference's if none was given."""
+        given = self.stability_score_thresh
+        return LEAST_STABILITY if given is None else given
+
+    def of_model(self, config: ModelConfig) -> "EverythingOptions":
+        """The same, with the model's own thresholds where none were given."""
+        iou, stability = self.pred_iou_thresh, self.stability_score_thresh
+        return replace(
+            self,
+            pred_iou_thresh=config.everything_iou if iou is None else iou,
+            stability_score_thresh=config.everything_stability if stability is None else stability,
+        )
+
+    @property
     def grids(self) -> list[Grid]:
         """The points, in 0..1, for the image and for each layer of crops."""
         if self.point_grids is None:
             side, layers = self.points_per_side or 0, self.crop_n_layers
             return layer_grids(side, layers, self.crop_n_points_downscale_factor)
         return [np.asarray(grid, np.float64) for grid in self.point_grids]
+
+
+def own_thresholds(config: ModelConfig) -> dict[str, float]:
+    """The thresholds of a model that has its own; none where they are the reference's."""
+    own = config.everything_iou, config.everything_stability
+    return {} if own == (LEAST_IOU, LEAST_STABILITY) else dict(zip(_OF_MODEL, own, strict=True))
 
 
 def read_options(named: dict[str, Any]) -> EverythingOptions:
@@ -120,7 +151,7 @@ def _wrong_numbers(options: EverythingOptions) -> list[str]:
     ]
     for name in _NUMBERS:
         value = getattr(options, name)
-        if not _is_number(value):
+        if not _is_number(value) and not (value is None and name in _OF_MODEL):
             found.append(f"`{name}` is a number, not `{brief(value, 80)}`")
     if not found and options.min_mask_region_area < 0:
         found.append(f"`min_mask_region_area` is not negative, got {options.min_mask_region_area}")

@@ -9,10 +9,10 @@ import { set, state } from "./state.js";
 
 let running = false;
 
-/** Density of the point grid: coarse first, finer on request. */
+/** Density of the point grid: coarse first, finer on request. The thresholds are the model's own. */
 const SEARCHES = {
-  quick: { points_per_side: 16, pred_iou_thresh: 0.7, stability_score_thresh: 0.8, min_mask_region_area: 100 },
-  fine: { points_per_side: 32, pred_iou_thresh: 0.6, stability_score_thresh: 0.75, min_mask_region_area: 50 },
+  quick: { points_per_side: 16, min_mask_region_area: 100 },
+  fine: { points_per_side: 32, min_mask_region_area: 50 },
 };
 
 /** Finds all masks of the picture or frame, unless they are there already. */

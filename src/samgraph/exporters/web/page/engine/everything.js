@@ -8,9 +8,9 @@ import { cleaned, enlarge, toBytes } from "./masks.js";
 const BATCH = 4; // points per run of the decoder
 const DEFAULTS = { points_per_side: 32, pred_iou_thresh: 0.8, stability_score_thresh: 0.95, stability_score_offset: 1, box_nms_thresh: 0.7, crop_nms_thresh: 0.7, min_mask_region_area: 0, multimask: true };
 
-/** The options of a request, checked. */
-function read(body) {
-  const options = { ...DEFAULTS };
+/** The options of a request, checked; `own` has the thresholds of the model. */
+function read(body, own) {
+  const options = { ...DEFAULTS, ...own };
   for (const [name, value] of Object.entries(body)) {
     if (value == null) continue;
     if (!(name in DEFAULTS)) throw new RequestError(400, `\`${name}\` is not an option of the page without a server`, { hint: Object.keys(DEFAULTS).join(", ") });
@@ -23,7 +23,7 @@ function read(body) {
 
 /** The masks of everything in an image: [{rle, score, box, area}]. Clicks are answered between batches of points. */
 export async function everything(image, body) {
-  const options = read(body), [height, width] = image.size, n = options.points_per_side;
+  const options = read(body, image.model.everything), [height, width] = image.size, n = options.points_per_side;
   const points = Array.from({ length: n * n }, (_, i) => [Math.fround((((i % n) + 0.5) / n) * width), Math.fround(((Math.floor(i / n) + 0.5) / n) * height)]);
   let found = [];
   for (let start = 0; start < points.length; start += BATCH) {
