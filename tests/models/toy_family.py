@@ -41,6 +41,7 @@ class ToyConfig:
     signed_pointer_time: bool = False
     everything_iou: float = 0.8
     everything_stability: float = 0.95
+    obeys_clicks: bool = False
 
     @property
     def mask_size(self) -> int:

@@ -193,6 +193,13 @@ class ModelConfig(Protocol):
     def everything_stability(self) -> float:
         """The stability score from which they are kept."""
 
+    @property
+    def obeys_clicks(self) -> bool:
+        """Whether clicks on a tracked frame are answered without memory, which helps to choose.
+
+        Of prompted frames, later ones read that where the track began; others count as tracked.
+        """
+
     def at_size(self, image_size: int) -> Self:
         """The same model for another input size."""
 

@@ -87,6 +87,19 @@ def test_with_a_limit_the_nearest_prompted_frames_are_read_and_others_count_as_t
     assert pointers(policy, Position(10), [0, 8, 9, 30], range(0)) == [(9, 1), (8, 2), (0, 10)]
 
 
+def test_of_one_prompted_frame_that_where_the_track_began_is_read() -> None:
+    policy = ReferencePolicy(max_prompted=1)
+
+    assert masks(policy, Position(10), [8, 0, 30], range(6, 10)) == [
+        (0, 6), (6, 3), (7, 2), (8, 1), (9, 0)
+    ]  # fmt: skip
+    assert pointers(policy, Position(10), [8, 0, 30], range(9, 10)) == [(0, 10), (9, 1), (8, 2)]
+    assert masks(policy, Position(20, True), [8, 30, 40], range(0)) == [(40, 6)]
+    assert masks(policy, Position(5), [8, 30], range(0)) == [(8, 6)]
+    assert policy.keeps_prompted(0, Position(40), [0, 8, 39])
+    assert not policy.keeps_prompted(8, Position(40), [0, 8, 39])
+
+
 def test_with_a_stride_every_second_frame_is_read_and_the_last() -> None:
     policy = ReferencePolicy(stride=2)
 
@@ -224,7 +237,7 @@ def test_memory_is_stored_in_one_of_two_precisions() -> None:
         MemoryPool(HOST_BUFFERS, LAYOUT, "fp16")  # type: ignore[arg-type]  # what is refused
 
 
-@pytest.mark.parametrize("options", [{"max_prompted": 1}, {"stride": 0}])
+@pytest.mark.parametrize("options", [{"max_prompted": 0}, {"stride": 0}])
 def test_senseless_options_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(OptionError):
         ReferencePolicy(**options)  # type: ignore[arg-type]  # whole numbers, as they should be

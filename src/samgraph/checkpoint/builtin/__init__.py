@@ -34,8 +34,8 @@ class BuiltIn:
 NANO = BuiltIn(
     name="samgraph-nano",
     file="samgraph-nano.safetensors",
-    sha256="1fc037bc3f30f1b2cb9060ab35838ae2e9cebd96ff04763e748d3bcb0fb588c2",
-    size_bytes=23672284,
+    sha256="0c582e1732df068245779b33c66ce39b5f1845b294a76a8dce6e1b7b99394de9",
+    size_bytes=23672308,
     parameters=11_812_450,
     quality={"box": 0.78, "1 click": 0.66, "5 clicks": 0.88, "J": 0.71},
 )

@@ -113,6 +113,7 @@ NANO = Sam2Config(
     mask_blur=1.2,
     everything_iou=0.7,
     everything_stability=0.85,
+    obeys_clicks=True,
 )
 
 

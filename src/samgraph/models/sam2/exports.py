@@ -97,6 +97,7 @@ def constants(config: Sam2Config, weights: Mapping[str, Array]) -> dict[str, Any
         "memory_frames": config.memory_frames,
         "max_pointers": config.max_pointers,
         "signed_pointer_time": config.signed_pointer_time,
+        "obeys_clicks": config.obeys_clicks,
         "labels": {
             "positive": 1,
             "negative": 0,

@@ -39,6 +39,10 @@ class TrackerConfig:
     everything_iou: float = 0.8
     everything_stability: float = 0.95
 
+    # of models that learned from tracks with one prompt: clicks on a tracked frame are answered
+    # without memory (`predict/video/corrections.py`), and remembered as a tracked frame is
+    obeys_clicks: bool = False
+
     # memory
     memory_channels: int = 64
     memory_layers: int = 4

@@ -41,7 +41,8 @@ class TrackOptions:
         memory_precision: How mask memory is stored: "bf16", as the reference does, or "fp32".
         policy: What frames read of memory, by name: "sam2" (if omitted), "quality-gated",
             "motion-aware" or "distractor-aware"; or a `MemoryPolicy`.
-        max_prompted: The most prompted frames a frame reads, the nearest; all if omitted.
+        max_prompted: The most prompted frames a frame reads, the nearest; 1 for the one where the
+            track began. If omitted, all; of the built-in model, 1.
         stride: Remember every n-th frame, and the last.
         fill_holes: The largest hole to fill, in pixels of the low-resolution mask.
         overlaps: Whether a pixel may belong to several objects.

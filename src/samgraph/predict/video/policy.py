@@ -64,8 +64,8 @@ class ReferencePolicy:
         memory_frames: Rows of the temporal position encoding: one for prompted frames, the rest
             for tracked frames.
         max_pointers: The most pointers of tracked frames, plus one.
-        max_prompted: The most prompted frames a frame reads, the nearest; None for all. The others
-            count as tracked frames.
+        max_prompted: The most prompted frames a frame reads, the nearest; None for all, 1 for the
+            one where the track began. The others count as tracked frames.
         stride: Read every n-th tracked frame, and the last one.
         is_signed: Whether pointers of the future have negative distances.
     """
@@ -77,22 +77,22 @@ class ReferencePolicy:
     is_signed: bool = True
 
     def __post_init__(self) -> None:
-        if self.max_prompted is not None and self.max_prompted < 2:
+        if self.max_prompted is not None and self.max_prompted < 1:
             raise OptionError(
                 "too few prompted frames would be read",
                 got=f"max_prompted={self.max_prompted}",
-                expected="2 or more, or None for all",
+                expected="1 or more, or None for all",
             )
         if self.stride < 1:
             raise OptionError("a stride is at least 1", got=f"stride={self.stride}")
 
     @classmethod
     def of(cls, config: ModelConfig, *, max_prompted: int | None = None, stride: int = 1) -> Self:
-        """The policy of a model."""
+        """The policy of a model; one that `obeys_clicks` learned from tracks with one prompt."""
         return cls(
             config.memory_frames,
             config.max_pointers,
-            max_prompted,
+            1 if max_prompted is None and config.obeys_clicks else max_prompted,
             stride,
             config.signed_pointer_time,
         )
@@ -106,7 +106,7 @@ class ReferencePolicy:
         the nearest first.
         """
         now, back = position.frame, -1 if position.is_reverse else 1
-        chosen, last_slot = self._nearest(now, prompted), self.memory_frames - 1
+        chosen, last_slot = self._read(position, prompted), self.memory_frames - 1
         spare = set(prompted).difference(chosen)
         masks, pointers = [], []
         for frame in chosen:
@@ -139,14 +139,23 @@ class ReferencePolicy:
 
     def keeps_prompted(self, frame: int, position: Position, prompted: Collection[int]) -> bool:
         """All, unless their number is limited: then the nearest, and those still in the window."""
-        if self.max_prompted is None or frame in self._nearest(position.frame, prompted):
+        if self.max_prompted is None or frame in self._read(position, prompted):
             return True
         return any(self.kept([frame], position))
 
-    def _nearest(self, now: int, prompted: Collection[int]) -> list[int]:
-        """The prompted frames to read: one before, one from now on, then whatever is nearest."""
+    def _read(self, position: Position, prompted: Collection[int]) -> list[int]:
+        """The prompted frames to read: one before, one from now on, then whatever is nearest.
+
+        Of a single one, the first that was passed; the nearest where none was.
+        """
+        now, back = position.frame, -1 if position.is_reverse else 1
         if self.max_prompted is None or len(prompted) <= self.max_prompted:
             return list(prompted)
+        if self.max_prompted == 1:
+            passed = [frame for frame in prompted if (now - frame) * back >= 0]
+            if passed:
+                return [min(passed, key=lambda frame: frame * back)]
+            return [min(prompted, key=lambda frame: abs(frame - now))]
         before = max((frame for frame in prompted if frame < now), default=None)
         after = min((frame for frame in prompted if frame >= now), default=None)
         chosen = [frame for frame in (before, after) if frame is not None]

@@ -16,6 +16,7 @@ from samgraph.errors import DeviceMemoryError, PromptError
 from samgraph.models.family import Features, SegmentationModel
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.bank import Memory, MemoryPool, Recalled
+from samgraph.predict.video.corrections import correct
 from samgraph.predict.video.few_memories import most_tracked
 from samgraph.predict.video.objects import TrackedObject
 from samgraph.predict.video.observing import step_observed
@@ -165,7 +166,10 @@ class TrackingSession(ABC):
         """Find an object, new or known, from what a user gave on a frame."""
         obj = self.states.get(name) or self.new_object(name)
         if replace and frame in obj.prompts:
+            passed = obj.tracked.get(frame)
             obj.take_back(frame)
+            if passed is not None and self.model.config.obeys_clicks:
+                obj.tracked[frame] = passed  # the new clicks are corrections too
         self._encode_waiting(frame)
         earlier = obj.prompts.get(frame)
         prompt = given if earlier is None else earlier.joined(given)
@@ -324,14 +328,24 @@ class TrackingSession(ABC):
         if frame not in obj.tracked:
             return self._filled(click(self.model, features, clicks, None, previous))
         recalled = self._recalled(obj, frame, obj.tracked[frame])
-        if previous is None:
-            latest = obj.latest
-            if latest is None or latest[0] != frame:
-                position = Position(frame, obj.tracked[frame], self.length)
-                latest = frame, self._step_alone(obj, position, recalled, features)[0]
-            previous = self._filled(latest[1]).logits
+        obeys = self.model.config.obeys_clicks
+        if previous is None or obeys:
+            remembered = self._remembered(obj, frame, recalled, features)
+            previous = remembered if previous is None else previous
+        if obeys:
+            return self._filled(correct(self.model, features, clicks, previous, remembered))
         read = self.pool.read([recalled])
         return self._filled(click(self.model, features, clicks, read, previous))
+
+    def _remembered(
+        self, obj: TrackedObject, frame: int, recalled: Recalled, features: Features
+    ) -> Buffer:
+        """The logits that memory alone gives on a tracked frame."""
+        latest = obj.latest
+        if latest is None or latest[0] != frame:
+            position = Position(frame, obj.tracked[frame], self.length)
+            latest = frame, self._step_alone(obj, position, recalled, features)[0]
+        return self._filled(latest[1]).logits
 
     def _filled(self, outcome: Outcome) -> Outcome:
         """The outcome with small holes filled, if that was asked for."""

@@ -19,7 +19,7 @@ _SHARE = number(0, 1)
 _SHARED: dict[str, Schema] = {
     "memory_frames": whole(1, 64),
     "max_pointers": whole(1, 1024),
-    "max_prompted": optional(whole(2, MOST_FRAMES)),
+    "max_prompted": optional(whole(1, MOST_FRAMES)),
     "stride": whole(1, MOST_FRAMES),
     "is_signed": flag,
 }

@@ -15,9 +15,11 @@ export function fromBf16(stored, into, at) {
 
 /**
  * The frames that a frame reads, in the order of attention: {masks: [{memory, slot}], pointers: [{memory, time}]}.
- * Every prompted frame; then tracked frames from the oldest to the newest. Pointers of the future are left out.
+ * Every prompted frame, or for a model that `obeysClicks` the one where the track began, the others counting as tracked;
+ * then tracked frames from the oldest to the newest. Pointers of the future are left out.
  */
-export function recall({ prompted, tracked }, { frame, isReverse, length }, { memoryFrames, maxPointers }) {
+export function recall(bank, { frame, isReverse, length }, { memoryFrames, maxPointers, obeysClicks = false }) {
+  const { prompted, tracked } = obeysClicks ? withOnePrompted(bank, frame, isReverse ? -1 : 1) : bank;
   const back = isReverse ? -1 : 1, last = memoryFrames - 1, most = Math.min(length ?? maxPointers, maxPointers);
   const longest = Math.max(most - 1, 1), masks = [], pointers = [];
   for (const [index, memory] of prompted) {
@@ -34,6 +36,16 @@ export function recall({ prompted, tracked }, { frame, isReverse, length }, { me
     if (memory && !prompted.has(index)) pointers.push({ memory, time: steps / longest });
   }
   return { masks, pointers };
+}
+
+/** A bank of which only one frame counts as prompted: the first that was passed, or the nearest where none was. */
+function withOnePrompted({ prompted, tracked }, frame, back) {
+  const passed = [...prompted.keys()].filter((index) => (frame - index) * back >= 0);
+  const far = (index) => Math.abs(frame - index);
+  const [first] = passed.length ? passed.sort((a, b) => far(b) - far(a)) : [...prompted.keys()].sort((a, b) => far(a) - far(b));
+  if (first === undefined) return { prompted, tracked };
+  const others = [...prompted].filter(([index]) => index !== first);
+  return { prompted: new Map([[first, prompted.get(first)]]), tracked: new Map([...tracked, ...others]) };
 }
 
 /** Drops the mask memories farthest from a frame until those of all objects fit `most` bytes; pointers go with them. */

@@ -62,7 +62,7 @@ export class Model {
     Object.assign(this, {
       size: known.image_size, maskSide: known.mask_size, channels: known.channels, tokens: known.memory_tokens,
       memoryChannels: known.memory_channels, memoryFrames: known.memory_frames, maxPointers: known.max_pointers,
-      everything: known.everything, absentPointer: Float32Array.from(known.absent_pointer),
+      everything: known.everything, obeysClicks: Boolean(known.obeys_clicks), absentPointer: Float32Array.from(known.absent_pointer),
       preprocessing: { size: known.image_size, mean: preprocessing.mean, std: preprocessing.std },
     });
   }

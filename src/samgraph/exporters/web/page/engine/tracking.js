@@ -1,7 +1,8 @@
 // Objects and how they are tracked from frame to frame: as `predict/video/session.py` does, one object at a time.
 
+import { bestAnswer } from "./corrections.js";
 import { RequestError } from "./errors.js";
-import { enlarge } from "./masks.js";
+import { enlarge, toBytes } from "./masks.js";
 import { forget, fromBf16, recall, toBf16 } from "./memory.js";
 import { noPoint, pointTensors, readMask, readPoints } from "./prompts.js";
 import { resizeMask } from "./resize.js";
@@ -33,7 +34,11 @@ export class Tracker {
   /** Points at an object on a frame, in place of what it had there. */
   async prompt(id, frame, body) {
     const obj = this.objects.get(id) ?? { id, prompted: new Set(), answers: new Map(), waiting: new Set(), passed: new Map(), latest: null, bank: { prompted: new Map(), tracked: new Map() } };
-    if (obj.prompted.has(frame)) takeBack(obj, frame);
+    if (obj.prompted.has(frame)) {
+      const passed = obj.passed.get(frame);
+      takeBack(obj, frame);
+      if (passed !== undefined && this.model.obeysClicks) obj.passed.set(frame, passed); // the new clicks are corrections too
+    }
     const answer = await this.answer(obj, frame, body);
     obj.prompted.add(frame);
     obj.answers.set(frame, answer);
@@ -60,7 +65,17 @@ export class Tracker {
     const conditioned = await this.attend(obj, frame, obj.passed.get(frame), features);
     const latest = obj.latest?.frame === frame ? obj.latest.outcome : await this.look(conditioned);
     const mask = latest.logits.map((value) => Math.max(-CLAMP, Math.min(CLAMP, value)));
+    if (model.obeysClicks) return this.correct(features, points, mask, latest.logits);
     return outcome(await model.decode(conditioned, points, { multimask, mask, isConditioned: true }));
+  }
+
+  /** An object from clicks on a frame that was tracked: memory only helps to choose. A box is answered as on a still image. */
+  async correct(features, points, mask, remembered) {
+    if (points.labels.some((label) => label >= 2n)) return outcome(await this.model.decode(features, points, { multimask: false }));
+    const { model: { maskSide, size } } = this;
+    const { logits, iou } = await bestAnswer(this.model, features, points, mask, remembered);
+    const found = await this.paint(features, toBytes(enlarge(logits, maskSide, [size, size]).rle), [size, size]);
+    return { ...found, logits, iou };
   }
 
   /** An object from a mask, which is the answer; only its pointer is computed. */
