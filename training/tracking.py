@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from training.data import SIDE
 from training.export import STEEPER
+from training.prompting import Prompter
 from training.student import Student, Tensors
 
 
@@ -57,8 +58,53 @@ class FirstPrompt:
     masks: torch.Tensor | None = None
 
 
+@dataclass
+class Corrections:
+    """Clicks on mistakes of one frame after the first; `answers` are filled in, round by round.
+
+    Each with whether one of three masks is asked for, as after a single click: bool [N].
+    """
+
+    frame: int
+    rounds: int
+    target: torch.Tensor  # [N, h, w]
+    prompter: Prompter
+    answers: list[tuple[Tensors, torch.Tensor]] = field(default_factory=list)
+
+    def make(self, student: Student, frame: Tensors, answer: Tensors) -> Tensors:
+        """The last answer to clicks on what was found; `frame` has features that remember."""
+        N, device = len(self.target), self.target.device
+        points = torch.zeros(N, 0, 2, device=device)
+        labels = torch.zeros(N, 0, dtype=torch.long, device=device)
+        logits = answer["best_mask"].detach()
+        for i in range(self.rounds):
+            point, label = self.prompter.correction(logits, self.target)
+            points, labels = torch.cat([points, point], 1), torch.cat([labels, label], 1)
+            multi = torch.full((N,), i == 0, device=device)
+            given = (STEEPER * logits).clamp(-32, 32)  # as served
+            answer = student.decode(frame, points, labels, given, multimask=multi, no_memory=False)
+            self.answers.append((answer, multi))
+            logits = answer["best_mask"].detach()
+        return answer
+
+
+def features_of(student: Student, image: torch.Tensor, count: int) -> list[Tensors]:
+    """The features of each frame of clips [B, T, ...], repeated for `count` objects in all."""
+    B, T = image.shape[:2]
+    found = student.encode(image.flatten(0, 1))
+    frames = {key: value.unflatten(0, (B, T)).unbind(1) for key, value in found.items()}
+    return [
+        {key: each[t].repeat_interleave(count // B, 0) for key, each in frames.items()}
+        for t in range(T)
+    ]
+
+
 def follow(
-    student: Student, features: list[Tensors], prompt: FirstPrompt, pace: torch.Tensor
+    student: Student,
+    features: list[Tensors],
+    prompt: FirstPrompt,
+    pace: torch.Tensor,
+    corrections: Corrections | None = None,
 ) -> list[Tensors]:
     """The answers for each frame; `features` are of each frame, repeated for every object.
 
@@ -69,6 +115,7 @@ def follow(
     device = prompt.points.device
     nowhere = torch.zeros(N, 1, 2, device=device), torch.full((N, 1), -1, device=device)
     for t, frame in enumerate(features):
+        is_corrected = corrections is not None and t == corrections.frame
         if t == 0:
             answer, mask = _start(student, frame, prompt)
         else:
@@ -79,11 +126,13 @@ def follow(
                 multimask=torch.ones(N, dtype=torch.bool, device=device),
                 no_memory=False,
             )
+            if is_corrected:
+                answer = corrections.make(student, {**frame, "embedding": recalled}, answer)
             mask = STEEPER * answer["best_mask"]
         answers.append(answer)
         if t == len(features) - 1:
             break
-        binary = t == 0 and prompt.masks is None
+        binary = is_corrected or (t == 0 and prompt.masks is None)
         score = answer["object_score"]
         bank.memories.append(
             student.remember(frame["embedding"], mask.clamp(-32, 32), score, binary=binary)

@@ -3,6 +3,7 @@
     python -m training.train embedding --data DATA --state STATE     the encoder learns to see
     python -m training.train masks     --data DATA --state STATE     all of it learns to segment
     python -m training.train video     --data DATA --state STATE     the memory learns to follow
+    python -m training.train corrections --data DATA --state STATE   clicks beside a memory count
 
 Each stage starts from what the one before left in STATE, or goes on where it stopped itself. The
 state is saved every half minute: a folder of files of at most 16 MB, complete or not there at all.
@@ -23,6 +24,7 @@ import torch
 
 from samgraph.models.sam2.config import NANO, Sam2Config
 from training import data, measure, teacher
+from training.corrections import losses_at, shown_first
 from training.export import read_exported
 from training.films import Reel, real_films
 from training.labelling import Asked, Pool, Teacher
@@ -33,11 +35,12 @@ from training.recorded import Losses, Recorded
 from training.scenes import Scenes
 from training.state import load_state, save_state
 from training.student import Student, Tensors, first_weights
-from training.tracking import FirstPrompt, follow
+from training.tracking import FirstPrompt, features_of, follow
 
 SAVE_EVERY = 30.0  # seconds
 EMA_STEPS = 500
 REAL = 0.4  # how often the clips of a step are real
+CORRECTED = 0.6  # how often a step of the last stage corrects; else it follows, as the one before
 LONGEST = 15  # the tracker divides pointer times by this, in clips of 16 frames and more
 
 
@@ -67,6 +70,7 @@ class Stage:
 _FINE = "sam_mask_decoder.conv_s"
 _MEMORY = ("memory_", "maskmem", "no_", "obj_ptr", "mask_downsample")
 _TRUNK = "image_encoder.trunk."
+_CLIPS = ("video", "corrections")
 _EARLY = ("patch_embed", "pos_embed", "blocks.0.", "blocks.1.", "blocks.2.", "blocks.3.")
 STAGES = {
     "embedding": Stage(steps=4200, batch=64, rates={"image_encoder": 1e-3, "": 0.0}),
@@ -87,6 +91,14 @@ STAGES = {
             *3 * [Clip(batch=8, frames=8, objects=3)],
             *2 * [Clip(batch=5, frames=14, objects=3)],
         ),
+    ),
+    "corrections": Stage(
+        steps=4000,
+        batch=8,
+        rates={"image_encoder": 0.0, **dict.fromkeys(_MEMORY, 1e-4), "": 5e-5},
+        fresh=16,
+        every=8,
+        clips=(Clip(batch=8, frames=6, objects=3), Clip(batch=5, frames=10, objects=3)),
     ),
 }
 SMALL = Stage(
@@ -308,6 +320,13 @@ def video_step(room: Room, reel: Reel) -> None:
     box = scenes.uniform(0, 1, len(target)) < 0.5
     longest = LONGEST if chance() < 0.5 else kind.frames - 1
     pace = torch.tensor(1 / longest, device=target.device)
+    if room.run.name == "corrections" and chance() < CORRECTED:
+        shown = shown_first(target, kind.batch, scenes.uniform(0, 1, len(target)))
+        first = *_first_prompt(room.prompter, shown[:, 0], box), ~box
+        at = reel.random.randrange(1, kind.frames)
+        known = film.known.flatten(0, 1)
+        room.run.learn(losses_at(at), image, target, shown, known, pace, *first)
+        return
     prompt = *_first_prompt(room.prompter, target[:, 0], box), ~box
     known = film.known.flatten(0, 1)
     room.run.learn(losses, image, target, known, pace, *prompt, *_questions(room, each=4))
@@ -333,14 +352,8 @@ def _video_losses(
     multimask: torch.Tensor,
     *questions: torch.Tensor,
 ) -> Losses:
-    B, T = image.shape[:2]
-    N = len(target)
-    found = run.student.encode(image.flatten(0, 1))
-    frames = {key: value.unflatten(0, (B, T)).unbind(1) for key, value in found.items()}
-    features = [
-        {key: each[t].repeat_interleave(N // B, 0) for key, each in frames.items()}
-        for t in range(T)
-    ]
+    T = image.shape[1]
+    features = features_of(run.student, image, len(target))
     prompt = FirstPrompt(points, labels, multimask)
     if by_mask:
         nowhere, nobody = torch.zeros_like(points[:, :1]), torch.full_like(labels[:, :1], -1)
@@ -362,6 +375,7 @@ _ASK: dict[str, Asked] = {
     "embedding": "embedding",
     "masks": "masks",
     "video": "masks",
+    "corrections": "masks",
 }
 
 
@@ -430,12 +444,12 @@ def train(
     room = _room(run, folder, Teacher(taught, device, 256 if small else 1024), seed + step, small)
     run.log({"ready": time.time() - began, "photos": len(room.scenes.photos.images),
              "objects": len(room.scenes.objects)})  # fmt: skip
-    films = real_films(room.clips, room.teacher, device) if name == "video" else []
+    films = real_films(room.clips, room.teacher, device) if name in _CLIPS else []
     reel = Reel(films, room.scenes, seed + step)
     while not run.is_done:
         if run.step % stage.every == 0:
             room.pool.add(stage.fresh, ask=_ASK[name])
-        if name == "video":
+        if name in _CLIPS:
             video_step(room, reel)
         else:
             _STEPS[name](room)

@@ -20,8 +20,10 @@ from samgraph.media.image.preprocess import resize_image, resize_video_frame, up
 from samgraph.media.mask import rle as run_lengths
 from samgraph.media.mask.geometry import batched_nms, drop_specks, fill_holes
 from samgraph.predict.image.mask_prompts import binary_mask_logits
+from samgraph.predict.video.corrections import best_mask
 from samgraph.predict.video.policy import Position, ReferencePolicy
 from samgraph.predict.video.prompts import resize_mask
+from samgraph.predict.video.step import Clicks
 from samgraph.serve.samples import clip_frame
 from tests import tolerances
 from tests.browser.double import serving
@@ -145,27 +147,61 @@ def test_small_parts_and_duplicates_go_as_in_the_package(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("is_reverse", [False, True])
-@pytest.mark.parametrize("frame", [3, 9, 25])
+@pytest.mark.parametrize("frame", [1, 3, 9, 25])
+@pytest.mark.parametrize("max_prompted", [None, 1])
 def test_a_frame_reads_the_memories_that_the_policy_selects(
-    engine: Any, frame: int, is_reverse: bool
+    engine: Any, max_prompted: int | None, frame: int, is_reverse: bool
 ) -> None:
     prompted, tracked = [12, 2], [n for n in range(40) if n not in (12, 2, 7)]
-    script = """async ([prompted, tracked, position]) => {
+    script = """async ([prompted, tracked, position, obeysClicks]) => {
       const { recall } = await import("/engine/memory.js");
       const known = (frames) => new Map(frames.map((n) => [n, { n, mask: 1 }]));
       const bank = { prompted: known(prompted), tracked: known(tracked) };
-      const { masks, pointers } = recall(bank, position, { memoryFrames: 7, maxPointers: 16 });
+      const model = { memoryFrames: 7, maxPointers: 16, obeysClicks };
+      const { masks, pointers } = recall(bank, position, model);
       const slots = masks.map(({ memory, slot }) => [memory.n, slot]);
       return [slots, pointers.map(({ memory, time }) => [memory.n, time])];
     }"""
 
     position = {"frame": frame, "isReverse": is_reverse, "length": 40}
-    masks, pointers = engine.evaluate(script, [prompted, tracked, position])
+    masks, pointers = engine.evaluate(script, [prompted, tracked, position, max_prompted == 1])
 
-    wanted = ReferencePolicy().choose(Position(frame, is_reverse, 40), prompted, tracked)
+    policy = ReferencePolicy(max_prompted=max_prompted)
+    wanted = policy.choose(Position(frame, is_reverse, 40), prompted, tracked)
     assert masks == [[n, slot] for n, slot, _ in wanted.masks]
     times = [[n, pytest.approx(distance / wanted.longest)] for n, distance, _ in wanted.pointers]
     assert pointers == times
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_corrections_take_the_mask_that_the_package_takes(engine: Any, seed: int) -> None:
+    random, side, size = np.random.default_rng(seed), 8, 64
+    masks = random.normal(size=(8, side, side)).astype(np.float32)
+    ious, memory = random.uniform(size=8).astype(np.float32), masks[seed] > 0.3
+    count = 1 + seed % 3
+    xy = random.uniform(0, size, (count, 2)).astype(np.float32)
+    labels = random.integers(0, 2, count)
+    script = """async ([masks, ious, xy, labels, memory, maskSide, size]) => {
+      const { bestAnswer } = await import("/engine/corrections.js");
+      const decode = (features, points, { mask }) => {
+        const half = mask ? [0, 4] : [4, 8];
+        const logits = Float32Array.from(masks.slice(...half).flat(2));
+        return { masks: logits, ious: Float32Array.from(ious.slice(...half)) };
+      };
+      const points = Float32Array.from(xy.flat()), kinds = BigInt64Array.from(labels, BigInt);
+      const clicks = { points, labels: kinds, count: xy.length };
+      const model = { decode, maskSide, size };
+      const { logits, iou } = await bestAnswer(model, {}, clicks, [1], memory.flat());
+      return [Array.from(logits), iou];
+    }"""
+    remembered = np.where(memory, 1.0, -1.0)
+    given = [x.tolist() for x in (masks, ious, xy, labels, remembered)]
+
+    logits, iou = engine.evaluate(script, [*given, side, size])
+
+    best = best_mask(masks, ious, Clicks(xy / size, labels), memory)
+    np.testing.assert_array_equal(np.array(logits, np.float32), masks[best].ravel())
+    assert iou == pytest.approx(float(ious[best]))
 
 
 def test_memories_are_stored_in_bf16_and_the_farthest_forgotten(engine: Any) -> None:

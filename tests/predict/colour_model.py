@@ -49,6 +49,9 @@ class ColourConfig:
     memory_frames: int = 7
     max_pointers: int = 16
     signed_pointer_time: bool = True
+    everything_iou: float = 0.8
+    everything_stability: float = 0.95
+    obeys_clicks: bool = False
 
     def at_size(self, image_size: int) -> "ColourConfig":
         """The same for another size."""
