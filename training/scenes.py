@@ -319,7 +319,7 @@ _FIELDS = ("images", "aspects", "masks", "has_mask")
 
 def normalised(x: torch.Tensor) -> torch.Tensor:
     """Values 0 to 1 as the model wants them: [..., 3, H, W]."""
-    mean, std = (torch.from_numpy(v).to(x.device).reshape(3, 1, 1) for v in (MEAN, STD))
+    mean, std = (torch.tensor(v, device=x.device).reshape(3, 1, 1) for v in (MEAN, STD))
     return (x - mean) / std
 
 

@@ -199,7 +199,7 @@ def test_corrections_take_the_mask_that_the_package_takes(engine: Any, seed: int
 
     logits, iou = engine.evaluate(script, [*given, side, size])
 
-    best = best_mask(masks, ious, Clicks(xy / size, labels), memory)
+    best = best_mask(masks, ious, Clicks(xy / np.float32(size), labels), memory)
     np.testing.assert_array_equal(np.array(logits, np.float32), masks[best].ravel())
     assert iou == pytest.approx(float(ious[best]))
 

@@ -55,7 +55,7 @@ def correct(
     index = best_mask(
         masks.reshape(-1, *masks.shape[2:]),
         ious.reshape(-1),
-        Clicks(clicks.xy / size, clicks.labels),
+        Clicks(clicks.xy / np.float32(size), clicks.labels),
         np.asarray(buffers.download(remembered)) > 0,
     )
     row, column = divmod(index, masks.shape[1])
