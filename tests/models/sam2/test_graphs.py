@@ -10,6 +10,7 @@ import pytest
 from samgraph.errors import OptionError
 from samgraph.graph import Array, parse_graph, print_graph
 from samgraph.models.sam2 import graphs
+from samgraph.models.sam2.attention_graphs import attend_memory
 from samgraph.models.sam2.config import CONFIGS, Sam2Config, find_config, from_json
 from samgraph.models.sam2.model import Sam2Model
 from samgraph.runtime import CompileOptions
@@ -231,7 +232,7 @@ def test_every_profile_remembers_alike(profile: str, fast: Bench) -> None:
 
 def test_the_value_projection_is_absorbed_unless_switched_off() -> None:
     """Attention over a memory of 64 channels, or over its projection to 256."""
-    graph = graphs.attend_memory(TEST)
+    graph = attend_memory(TEST)
 
     widths = {}
     for profile in ("fused", "projected-values"):
