@@ -100,7 +100,7 @@ def _reply(service: Service, entry: Entry) -> VideoReply:
     """A video with what is known of it."""
     with service.video(entry.id) as session:
         track = session.track
-        tracking = track.state if isinstance(track, Track) and track.is_alive() else None
+        tracking = track.state if isinstance(track, Track) and track.is_running else None
         record = entry.record
         return VideoReply(
             entry.id,

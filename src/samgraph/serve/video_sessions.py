@@ -58,8 +58,9 @@ MOST_PENDING = 8
 class Stoppable(Protocol):
     """A thread that can be stopped."""
 
-    def is_alive(self) -> bool:
-        """Whether it runs."""
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs; not so any more when its end is told."""
 
     def stop(self) -> None:
         """Ask it to stop."""
@@ -107,7 +108,7 @@ class VideoSession:
     @property
     def is_busy(self) -> bool:
         """Whether a track runs."""
-        return self.track is not None and self.track.is_alive()
+        return self.track is not None and self.track.is_running
 
     @property
     def length(self) -> int | None:
