@@ -44,6 +44,7 @@ from tests.browser.scene import (
     square,
 )
 
+MOMENT = 0.01  # seconds
 PAGE = Path(__file__).resolve().parents[2] / "src" / "samgraph" / "serve" / "page"
 
 
@@ -74,10 +75,12 @@ class Double:
         self.documents: dict[str, Any] = {}
         self.uploads: list[tuple[str, int]] = []
         self.clip = Clip()
-        self.frames = FRAMES
+        self.frames, self.rate = FRAMES, float(RATE)
         self.interrupted: list[Any] = []
-        self.seconds_per_frame = 0.01
-        self.predict_seconds = 0.0
+        self.holds_at: int | None = None  # a track stays there, after so many frames
+        self.holds_predictions = False
+        self.refused: str | None = None  # the ending of a path that is answered with 503
+        self.is_mute = False  # a track ends without an event
         self.at_once = self.most_at_once = 0  # predictions
         self.failures: list[tuple[str, int, str, str]] = []  # path ending, status, message, hint
         self.app = Starlette(routes=self._routes())
@@ -124,6 +127,8 @@ class Double:
     async def _answered(self, request: Request, handler: Any) -> Response:
         path = request.url.path
         self.requests.append((request.method, path))
+        if self.refused and path.endswith(self.refused):
+            return JSONResponse({"error": {"code": "stopping", "message": "stopping"}}, 503)
         for failure in self.failures:
             if path.endswith(failure[0]):
                 self.failures.remove(failure)
@@ -145,6 +150,12 @@ class Double:
     def last(self, ending: str) -> Any:
         """The last body that was sent to a path; empty, if none was."""
         return next((body for path, body in reversed(self.bodies) if path.endswith(ending)), {})
+
+    @property
+    def clicked(self) -> Any:
+        """The last prediction that a click asked for: a preview may arrive after it."""
+        found = (body for path, body in reversed(self.bodies) if path.endswith("/predict"))
+        return next((body for body in found if "refine" in body), {})
 
     async def _page(self, request: Request, body: Any) -> Response:
         return FileResponse(PAGE / "index.html")
@@ -199,7 +210,8 @@ class Double:
     async def _predict(self, request: Request, body: Any) -> Response:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(self.predict_seconds)
+        while self.holds_predictions:
+            await asyncio.sleep(MOMENT)
         self.at_once -= 1
         return self._three(mask_of(body, [disc(), square()]))
 
@@ -245,7 +257,7 @@ class Double:
         return JSONResponse(self._video(), 201)
 
     def _video(self) -> dict[str, Any]:
-        size = {"width": WIDTH, "height": HEIGHT, "frames": self.frames, "fps": RATE}
+        size = {"width": WIDTH, "height": HEIGHT, "frames": self.frames, "fps": self.rate}
         objects = [
             {"id": i, **o, "prompts": sorted(self.clip.prompts.get(i, {}))}
             for i, o in self.clip.objects.items()
@@ -253,7 +265,7 @@ class Double:
         return {
             "id": "v1",
             "name": "clip.mp4",
-            "duration": self.frames / RATE,
+            "duration": self.frames / self.rate,
             **size,
             "objects": objects,
             "tracking": self.clip.tracking,
@@ -329,22 +341,29 @@ class Double:
         return StreamingResponse(self._progress(), media_type="text/event-stream")
 
     async def _progress(self) -> AsyncIterator[str]:
+        """Events of the track; a browser that connects again gets those that are left."""
         clip, total = self.clip, len(self.clip.queue)
-        for frame in clip.queue:
+        yield "retry: 50\n\n"
+        while self.is_mute:
+            clip.done = total
+            await asyncio.sleep(MOMENT)
+        while clip.done < total:
+            if self.refused:
+                return
+            await asyncio.sleep(MOMENT if clip.done != self.holds_at else 10 * MOMENT)
             if clip.cancelled:
                 yield "event: cancelled\ndata: {}\n\n"
                 return
-            await asyncio.sleep(self.seconds_per_frame)
-            for name in clip.objects:
-                clip.tracked.setdefault(name, set()).add(frame)
-            clip.done += 1
-            left = (total - clip.done) * self.seconds_per_frame
+            if clip.done != self.holds_at:
+                for name in clip.objects:
+                    clip.tracked.setdefault(name, set()).add(clip.queue[clip.done])
+                clip.done += 1
             progress = {
-                "frame": frame,
+                "frame": clip.queue[clip.done - 1],
                 "done": clip.done,
                 "total": total,
                 "fps": 50.0,
-                "seconds_left": left,
+                "seconds_left": (total - clip.done) * 0.5,
                 "objects": [],
             }
             yield f"id: {clip.done}\nevent: progress\ndata: {json.dumps(progress)}\n\n"

@@ -25,6 +25,7 @@ from samgraph.predict.video.prompts import resize_mask
 from samgraph.serve.samples import clip_frame
 from tests import tolerances
 from tests.browser.double import serving
+from tests.browser.opened import SECONDS
 
 HOW = {"size": 64, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
@@ -39,6 +40,7 @@ def engine(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     (folder / "blank.html").write_text("<!doctype html><title>modules</title>")
     with serving(Starlette(routes=[Mount("/", StaticFiles(directory=folder))])) as address:
         page = browser.new_page()
+        page.set_default_timeout(SECONDS * 1000)
         page.goto(f"{address}blank.html")
         yield page
         page.close()

@@ -16,8 +16,14 @@ async function failure(response) {
   let error = {};
   try { error = (await response.json()).error ?? {}; } catch { /* not ours: a proxy's page */ }
   const hint = error.hint ?? (response.status === 503 ? "The server is busy. Try again in a moment." : "");
-  return new ApiError(error.message ?? `The server answered ${response.status}.`, { hint, status: response.status, code: error.code });
+  return new ApiError(sentence(error.message ?? `The server answered ${response.status}`), { hint: sentence(hint), status: response.status, code: error.code });
 }
+
+/** What the server says, as a sentence; names and quoted values stay as they are. */
+export const sentence = (text) => text.replace(/^[a-z]+(?=[ ,])/, (word) => word[0].toUpperCase() + word.slice(1)).replace(/[^.?!…`]$/, "$&.");
+
+/** Whether the same request may do better later. */
+export const mayPass = (error) => error.code === "offline" || error.status >= 500;
 
 /** Sends a request; waits and tries again where the server is busy, unless `patient` is false. */
 export async function request(method, path, { body, headers, signal, patient = true } = {}) {
@@ -58,7 +64,7 @@ export async function upload(path, file, { session, pictures, onProgress = () =>
   try {
     response = await sendFile(path, file, { session, pictures, onProgress });
   } catch {
-    throw new ApiError("The upload did not arrive.", { hint: "Is the server still running, and the file still there?" });
+    throw new ApiError("The upload did not arrive.", { hint: "Is the server still running, and the file still there?", code: "offline" });
   }
   if (!response.ok) throw await failure(response);
   return response.json();

@@ -96,17 +96,18 @@ async function sendPrompt(id, frame, prompt, choice) {
     const result = await post(`${address()}/frames/${frame}/predict`, { ...body, multimask: false });
     body = { mask: result.masks[result.best].rle };
   }
+  const wasTracked = Boolean(masks.get(frame)?.get(id));
   const reply = await post(`${address()}/prompts`, { frame, object: serverIds.get(id), ...body });
   markStale(id, frame);
   take(reply);
   const own = masks.get(frame)?.get(id);
   if (own) announce(`Mask on frame ${frame}${own.score == null ? "" : `, score ${own.score.toFixed(2)}`}.`);
-  if (choice == null) offerChoices(prompt, frame);
+  if (choice == null && !wasTracked) offerChoices(prompt, frame);
 }
 
-/** The other masks that a single click may mean, shown as candidates. */
+/** The other masks that a first click may mean, shown as candidates; a correction of a tracked mask means one. */
 async function offerChoices(prompt, frame) {
-  if (prompt.points.length !== 1 || prompt.box || prompt.mask || promptBefore(prompt)) return;
+  if (prompt.points.length !== 1 || !prompt.labels[0] || prompt.box || prompt.mask || promptBefore(prompt)) return;
   try {
     choices.set(prompt, await post(`${address()}/frames/${frame}/predict`, { ...plain(prompt), multimask: true }, { patient: false }));
     set({ results: state.results + 1 });
