@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 import zipfile
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,7 +16,7 @@ from samgraph.media.mask import rle
 from samgraph.media.video.frames import open_frames
 from samgraph.serve.effects import EFFECTS, Painted, apply, apply_opaque
 from samgraph.serve.schema import Effect
-from tests.serve.serving import Running, error_of, running
+from tests.serve.serving import Running, error_of, running, until
 from tests.serve.test_videos import CUP, masks, track, video_id
 
 
@@ -31,16 +30,24 @@ def tracked(server: Running) -> str:
     return name
 
 
+def ended(server: Running, job: str) -> dict[str, Any]:
+    """The state of an export that has ended."""
+    state: dict[str, Any] = {}
+
+    def is_over() -> bool:
+        state.update(server.client.get(f"/api/jobs/{job}").json())
+        return state["state"] not in ("waiting", "running")
+
+    until(is_over)
+    return state
+
+
 def exported(server: Running, name: str, body: dict[str, Any]) -> tuple[str, bytes]:
     """The name and the bytes of an export."""
     begun = server.client.post(f"/api/videos/{name}/export", json=body)
     assert begun.status_code == 202, begun.text
     job = begun.json()["job"]
-    for _ in range(400):
-        state = server.client.get(f"/api/jobs/{job}").json()
-        if state["state"] not in ("waiting", "running"):
-            break
-        time.sleep(0.02)
+    state = ended(server, job)
     assert state["state"] == "done", state
     assert state["done"] == state["total"] > 0
     reply = server.client.get(f"/api/jobs/{job}/file")
@@ -116,12 +123,9 @@ def test_bad_exports_are_refused(server: Running, tracked: str) -> None:
 def test_an_export_of_nothing_fails_in_a_sentence(server: Running) -> None:
     name = video_id(server.client)
     job = server.client.post(f"/api/videos/{name}/export", json={"format": "coco"}).json()["job"]
-    for _ in range(200):
-        state = server.client.get(f"/api/jobs/{job}").json()
-        if state["state"] == "failed":
-            break
-        time.sleep(0.02)
+    state = ended(server, job)
 
+    assert state["state"] == "failed"
     assert state["message"] == "there is nothing to export"
     assert server.client.get(f"/api/jobs/{job}/file").status_code == 409
 
