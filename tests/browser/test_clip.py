@@ -358,3 +358,21 @@ def test_a_correction_offers_no_other_candidates(page: Opened) -> None:
 
     assert page.page.locator("#candidates").is_hidden()
     assert page.double.asked("POST", "/frames/12/predict") == asked
+
+
+def test_what_could_not_be_sent_is_sent_when_the_server_is_back(page: Opened) -> None:
+    page.expected += ["ERR_INTERNET_DISCONNECTED", "disconnected"]
+    page.page.keyboard.press("v")
+    page.open_clip()
+    page.click(*disc_at(0))
+    page.page.context.set_offline(True)
+    page.page.mouse.click(*page.at(60, 180), button="right")
+    notice = page.page.locator("#stage-notice [role=alert]")
+    page.until(lambda: notice.count() and "cannot be reached" in notice.inner_text())
+    assert page.double.last("/prompts")["labels"] == [1]
+    page.page.context.set_offline(False)
+    notice.get_by_role("button", name="Try again").click()
+
+    page.until(lambda: page.double.last("/prompts")["labels"] == [1, 0])
+    page.until(lambda: notice.count() == 0)
+    assert page.page.locator("#tools svg use").first.get_attribute("href") == "#icon-point"
