@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.browser.double import Double, serving
+from tests.browser.double import Double
 from tests.browser.opened import SECONDS, Opened
+from tests.browser.serving import serving
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 

@@ -6,16 +6,12 @@ the disc moves to the right, is away for some frames, and has a low score on som
 
 import asyncio
 import json
-import threading
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import uvicorn
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -407,27 +403,3 @@ class Double:
 
 def _file(data: bytes, name: str) -> Response:
     return Response(data, headers={"content-disposition": f'attachment; filename="{name}"'})
-
-
-@contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """The address at which an application is served, on a thread of this process."""
-    config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        log_level="error",
-        lifespan="auto",
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        server.should_exit = True
-        thread.join(5)

@@ -14,8 +14,9 @@ from samgraph.media.video.writer import VideoWriter
 from samgraph.serve.app import make_app
 from samgraph.serve.options import ServeOptions
 from samgraph.serve.samples import clip_frame
-from tests.browser.double import Double, serving
+from tests.browser.double import Double
 from tests.browser.opened import Opened
+from tests.browser.serving import serving
 
 pytest.importorskip("av")
 

@@ -24,8 +24,8 @@ from samgraph.predict.video.policy import Position, ReferencePolicy
 from samgraph.predict.video.prompts import resize_mask
 from samgraph.serve.samples import clip_frame
 from tests import tolerances
-from tests.browser.double import serving
 from tests.browser.opened import SECONDS
+from tests.browser.serving import serving
 
 HOW = {"size": 64, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
