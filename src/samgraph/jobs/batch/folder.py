@@ -1,6 +1,6 @@
 """The folder of a batch run, which goes on after any kind of stop.
 
-    run.json            what the run is: task, options, model
+    run.json            what the run is: task, options, and the model once a worker has loaded it
     part-00012.jsonl    a line per input that is done; made into a shard when there are enough
     masks-00012.json    a finished shard (see `shards.py`)
     journal.jsonl       a line per finished shard: which inputs are in it, and which failed
@@ -96,6 +96,8 @@ class BatchFolder:
             for leftover in path.glob(".*.part"):
                 with suppress(OSError):
                     leftover.unlink()
+            if self._earlier is None:  # first of all files: without it the others are nobody's
+                self._write_run(self._described)
             self._journal = AppendOnlyFile(path / JOURNAL, self._take_shard, LONGEST_LINE)
         except BaseException:
             self._let_go()
@@ -138,8 +140,7 @@ class BatchFolder:
         """
         described = {**self._described, MODEL: dict(about)}
         if self._earlier is None:
-            data = json_bytes(described, indent=2)
-            write_atomically(self.path / RUN, data + b"\n")
+            self._write_run(described)
             self._earlier = described
         check_same_run(self.path, self._earlier, described, resume=True)
 
@@ -205,10 +206,15 @@ class BatchFolder:
         return self._in_part >= self._shards.inputs or self._part_bytes >= self._shards.bytes
 
     def _checked(self, earlier: dict[str, Any] | None) -> dict[str, Any] | None:
-        if earlier is not None:
-            described = {**self._described, MODEL: earlier.get(MODEL)}
-            check_same_run(self.path, earlier, described, resume=True)
+        """The run of the folder, if it is this one; None where no worker had been ready."""
+        if earlier is None or (MODEL not in earlier and earlier.get("kind") == "batch"):
+            return None
+        described = {**self._described, MODEL: earlier.get(MODEL)}
+        check_same_run(self.path, earlier, described, resume=True)
         return earlier
+
+    def _write_run(self, described: dict[str, Any]) -> None:
+        write_atomically(self.path / RUN, json_bytes(described, indent=2) + b"\n")
 
     def _open_part(self) -> None:
         self._in_part = self._part_bytes = 0
