@@ -72,6 +72,14 @@ tracking_options = option_group(
     ),
     policy_option,
 )  # fmt: skip
+every_option = click.option(
+    "--every", type=FRAME, metavar="N",
+    help="Search for new things every N frames (30), and when the picture changes.",
+)  # fmt: skip
+max_objects_option = click.option(
+    "--max-objects", type=click.IntRange(min=1), metavar="N",
+    help="The most objects tracked at once (32): the absent and the smallest end.",
+)  # fmt: skip
 search_options = option_group(
     "search",
     SearchOptions,
@@ -79,14 +87,8 @@ search_options = option_group(
         "--everything", is_flag=True,
         help="Find and track everything, without prompts; new things as they enter.",
     ),
-    click.option(
-        "--every", type=FRAME, metavar="N",
-        help="Search for new things every N frames (30), and when the picture changes.",
-    ),
-    click.option(
-        "--max-objects", type=click.IntRange(min=1), metavar="N",
-        help="The most objects tracked at once (32): the absent and the smallest end.",
-    ),
+    every_option,
+    max_objects_option,
     click.option(
         "--points-per-side", type=click.IntRange(min=1), metavar="N",
         help="Points along each side of the grid that a search prompts (16).",

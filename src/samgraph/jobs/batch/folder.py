@@ -86,7 +86,7 @@ class BatchFolder:
     ) -> None:
         self.path, self._described, self._shards = path, dict(described), shards
         self.failed: dict[int, tuple[int, str]] = {}  # by key: the shard, and the reason
-        self.succeeded = self.recorded = 0
+        self.succeeded = self.damaged = self.recorded = 0
         self._totals, self._number = Totals(), 0
         self._keys, self._prompt_keys = array("Q"), array("Q")
         self._is_ours = not os.path.lexists(path)
@@ -246,6 +246,7 @@ class BatchFolder:
         self._totals.images += shard.images
         self._totals.annotations += shard.annotations
         self._totals.add_categories(shard.categories)
+        self.damaged += shard.damaged
         failed = {int(failure["key"], 16): failure["reason"] for failure in shard.failures}
         for key in (int(key, 16) for key in shard.keys):
             self.failed.pop(key, None)
@@ -298,7 +299,9 @@ class BatchFolder:
         failures = [_failure(result) for result in results if result.failure is not None]
         keys = [result.key for result in results]
         prompt_keys = [result.prompt_key for result in results]
-        shard = Shard(self._number, keys, prompt_keys, failures, len(good), masks, fresh)
+        damaged = sum("damage" in (result.body or {}) for result in good)
+        counts = (len(good), masks, fresh, damaged)
+        shard = Shard(self._number, keys, prompt_keys, failures, *counts)
         self._journal.append(shard.line())
         self._journal.sync()
         self._part.close()

@@ -170,7 +170,7 @@ def _listed(value: Callable[[dict[str, Any]], Any]) -> Callable[[Result, dict[st
 
 
 def _unicode(text: Any) -> Any:
-    """A text as Parquet can have it: bytes of a name that are not UTF-8 as in JSON, `\\udce9`."""
+    """A text as Parquet can have it: bytes of a name that are not UTF-8 are escaped, as in JSON."""
     return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
