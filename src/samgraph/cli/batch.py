@@ -27,6 +27,7 @@ from samgraph.jobs.track_everything import SearchOptions
 from samgraph.models.loading import weights_file
 from samgraph.predict.everything.options import EverythingOptions
 from samgraph.predict.video.discovery import POINTS_PER_SIDE, DiscoveryOptions
+from samgraph.progress import pace
 
 GPU_BATCH = 4
 MASK_FORMATS = ("coco", "parquet", "jsonl")
@@ -278,13 +279,13 @@ def _summary(report: BatchReport, out: Path) -> dict[str, Any]:
         "damaged": report.damaged,
         "skipped": report.skipped,
         "without_prompt": report.without_prompt,
-        "inputs_per_second": None if report.rate is None else round(report.rate, 2),
+        "inputs_per_second": None if report.rate is None else round(report.rate, 4),
     }
 
 
 def _print(report: BatchReport, out: Path, *, quiet: bool) -> ExitCode:
     """Print how the run ended; the exit code."""
-    rate = "" if report.rate is None else f", {report.rate:.1f} per second"
+    rate = "" if report.rate is None else f", {pace(report.rate)}"
     before = f", {report.skipped} skipped, ended by an earlier run" if report.skipped else ""
     if not quiet:
         if report.without_prompt:

@@ -29,6 +29,7 @@ from samgraph.jobs.track import (
 )
 from samgraph.jobs.track_everything import EverythingJob, SearchOptions
 from samgraph.predict.video.prompts import ObjectId
+from samgraph.progress import pace
 
 FRAME = click.IntRange(min=0)
 _EXAMPLES = """
@@ -205,14 +206,14 @@ def _summary(report: TrackReport, out: Path) -> dict[str, Any]:
         "frames": report.written,
         "skipped": report.skipped,
         "damage": report.damage,
-        "frames_per_second": None if report.rate is None else round(report.rate, 2),
+        "frames_per_second": None if report.rate is None else round(report.rate, 4),
         "written": [str(file) for file in report.files],
     }
 
 
 def _print(report: TrackReport, out: Path, *, strict: bool, quiet: bool) -> ExitCode:
     """Print how the run ended; the exit code."""
-    rate = "" if report.rate is None else f", {report.rate:.1f} per second"
+    rate = "" if report.rate is None else f", {pace(report.rate)}"
     if not quiet:
         click.echo(printable(f"{report.written} frames in {out}{rate}"), err=True)
     if report.damage is None:
