@@ -16,6 +16,7 @@ from samgraph.evaluate.speed import typical_inputs
 from samgraph.graph import Array
 from samgraph.models.loading import find_config, load_model
 from samgraph.models.sam2.model import Sam2Model
+from samgraph.predict.video.policies.table import DEFAULT, POLICIES
 from samgraph.predict.video.video import Video
 from tests.cli.running import call
 from tests.compat.sessions import predictor_for
@@ -109,6 +110,29 @@ def test_a_stream_and_a_resumed_video_track_as_the_video_does(name: str, tmp_pat
     assert any(array.max() > 0 for array in wanted[1:])
     assert max(np.abs(a - b).max() for a, b in zip(rest, wanted[3:], strict=True)) < SAME
     assert max(np.abs(a - b).max() for a, b in zip(streamed, wanted[1:], strict=True)) < SAME
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != DEFAULT])
+@pytest.mark.parametrize("name", ["small edgetam", "small efficienttam 1"])
+def test_a_policy_is_saved_and_goes_on(name: str, policy: str, tmp_path: Path) -> None:
+    path = tmp_path / "session.safetensors"
+
+    def begun() -> Video:
+        video = small_sister(name).video(FRAMES, policy=policy)
+        video.add(frame=0, object=1, points=[CLICK])
+        return video
+
+    wanted = [low(frame) for frame in begun().track()]
+    video = begun()
+    next(frame for frame in video.track() if frame.index == 2)
+    video.save(path)
+    resumed = small_sister(name).resume(path, source=FRAMES)
+
+    assert isinstance(resumed, Video)
+    assert resumed.policy == video.policy
+    assert len(resumed.states[1].history.observed) == 2
+    for one, other in zip(resumed.track(start=3), wanted[3:], strict=True):
+        np.testing.assert_allclose(low(one), other, atol=SAME)
 
 
 def test_the_calls_of_the_reference_track_as_ours(name: str) -> None:
