@@ -60,7 +60,8 @@ def test_every_policy_works_with_it(name: str, policy: str) -> None:
         video.add(frame=0, object=1, points=[(40, 50)])
         found.append([frame.low_logits for frame in video.track()][1])
 
-    np.testing.assert_allclose(*found, atol=SAME_DECODER)
+    usual, other = found
+    np.testing.assert_allclose(usual, other, atol=SAME_DECODER)
     assert len(video.states[1].history.observed) == 1
 
 

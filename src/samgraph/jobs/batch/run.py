@@ -171,8 +171,7 @@ def _run(
         for _, reason in folder.failed.values():
             failed[reason] = failed.get(reason, 0) + 1
         total = plan.count + counts["skipped"]
-        ended = (folder.succeeded, failed, folder.damaged)
-        return BatchReport(total, *ended, rate=rate, **counts)
+        return BatchReport(total, folder.succeeded, failed, folder.damaged, **counts, rate=rate)
     finally:
         plan.close()
 
