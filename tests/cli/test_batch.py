@@ -230,6 +230,7 @@ def test_a_process_does_the_same(samgraph: Run) -> None:
         (("--task", "segment", "--format", "coco", "--format", "jsonl"), "one --format"),
         (("--task", "track", "--to", "s3://x"), "go to a folder"),
         (("--task", "dance"), "dance"),
+        (("--task", "embed", "--gpus-per-worker", "0.5"), "are for --ray"),
         (("--task", "segment"), "no input has a prompt"),
         (("--task", "segment", "--everything"), "--everything is for videos"),
         (("--task", "track", "--every", "5"), "add --everything"),

@@ -66,6 +66,13 @@ class WorkerOptions:
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.ray is None and (self.cpus_per_worker, self.gpus_per_worker) != (1.0, 0.0):
+            raise OptionError(
+                "--cpus-per-worker and --gpus-per-worker are for --ray",
+                hint="processes share a device by --workers, and have --threads each",
+            )
+
     def schedule(self, task: str, device: str) -> ScheduleOptions:
         """How inputs are divided among workers."""
         is_track = task == "track"
