@@ -1,6 +1,6 @@
 """A tracked frame of the sister models against SAM 2.1 tiny, and against torch.
 
-    python benchmarks/families.py [--models sam2.1-tiny,edgetam] [--rounds 7] [--device cpu]
+    python benchmarks/families.py [--models sam2.1-tiny,edgetam] [--rounds 7] [--device cpu] [--kind cpu]
 
 A frame is what tracking one object takes with a full memory (seven frames, sixteen pointers): image
 encoder, memory attention, decoder, memory encoder, one after another. Each model is a process of
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--kind", choices=["wall", "cpu"], default="wall", help="cpu: processor")
     parser.add_argument("--peer", help="be the peer of this name")
     arguments = parser.parse_args()
     if arguments.peer:
@@ -38,10 +39,10 @@ def main() -> None:
     options = ["--threads", str(arguments.threads), "--device", arguments.device]
     command = [sys.executable, str(Path(__file__)), *options]
     peers = [Peer(name, [*command, "--peer", name]) for name in names]
-    times = compare(peers, [*GRAPHS, "frame"], arguments.rounds)
+    times = compare(peers, [*GRAPHS, "frame"], arguments.rounds, arguments.kind)
     for peer in peers:
         peer.close()
-    print(f"{arguments.device}, {arguments.threads} threads, {arguments.rounds} rounds, ms")
+    print(f"{arguments.device}, {arguments.threads} threads, {arguments.rounds} rounds, {arguments.kind} ms")
     print(f"{'model':26}" + "".join(f"{job:>18}" for job in times) + f"{'of the first':>14}")
     for name in names:
         row = "".join(f"{1e3 * times[job][name]:18.1f}" for job in times)

@@ -212,18 +212,18 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
 
 
 def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
-    """The config, or a variant with the same tensors, by the name or hash of the file.
+    """The config, or another with the same tensors, by the name or hash of the file.
 
-    If neither tells, it is the config itself, with a warning that names the variants.
+    If neither tells, it is the config itself, with a warning that names the variants, if it has any.
     """
-    others = family.variants.get(config.name, ())
+    others, name = family.variants.get(config.name, ()), None
+    if os.path.isfile(found.source):
+        name = published_name(found.source, by_hash=bool(others))
+    known = {**family.configs, **family.named}.get(name or "")
+    if known is not None and family.signature(known) == family.signature(config):
+        return known
     if not others:
         return config
-    name = published_name(found.source) if os.path.isfile(found.source) else None
-    if name == config.name:
-        return config
-    if name in others:
-        return family.named[name]
     listed = ", ".join(f"`{other}`" for other in others)
     text = f"`{short_name(found.source)}` is loaded as `{config.name}`, but may be {listed}"
     warnings.warn(f"{text}: pass `config=`", SamgraphWarning, stacklevel=5)
