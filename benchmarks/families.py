@@ -42,7 +42,9 @@ def main() -> None:
     times = compare(peers, [*GRAPHS, "frame"], arguments.rounds, arguments.kind)
     for peer in peers:
         peer.close()
-    print(f"{arguments.device}, {arguments.threads} threads, {arguments.rounds} rounds, {arguments.kind} ms")
+    print(
+        f"{arguments.device}, {arguments.threads} threads, {arguments.rounds} rounds, {arguments.kind} ms"
+    )
     print(f"{'model':26}" + "".join(f"{job:>18}" for job in times) + f"{'of the first':>14}")
     for name in names:
         row = "".join(f"{1e3 * times[job][name]:18.1f}" for job in times)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import samgraph
 
 SHAPE = (24, 96, 128)  # slices, rows, columns
-AIR, BODY, SPINE, ORGAN = -1000, -80, 300, 90  # Hounsfield units
+AIR, BODY, SPINE, ORGAN = -1000, -80, 300, 160  # Hounsfield units
 KEY = 12
 
 
@@ -29,7 +29,7 @@ def drawn_scan() -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
     across = ((y - 42) / 19) ** 2 + ((x - 48 - 0.8 * (z - KEY)) / 25) ** 2
     organ = np.asarray(across <= height)
     scan[organ] = ORGAN
-    noise = np.random.default_rng(0).normal(0, 12, SHAPE)
+    noise = np.random.default_rng(0).normal(0, 4, SHAPE)
     return (scan + noise).astype(np.int16), organ
 
 

@@ -59,7 +59,11 @@ def load_model(
             approximation=approximation,
         )
     found = read_source(source, mirror=mirror)
-    family, chosen = recognise(found, strict) if config is None else find_config(config)
+    if config is None:
+        family, chosen = recognise(found, strict)
+        _check_name(source, found, chosen)
+    else:
+        family, chosen = find_config(config)
     if image_size is not None:
         chosen = chosen.at_size(image_size)
     chosen = approximate(family, chosen, options.chosen_approximation)
@@ -169,6 +173,19 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
     else:
         path = download.fetch(checkpoint.find_release(text), mirror=mirror)
     return checkpoint.with_meta_names(checkpoint.read(path))
+
+
+def _check_name(source: Source, found: Checkpoint, config: Any) -> None:
+    """Raise `CheckpointError` where the file of a sister model is that of another model."""
+    if not isinstance(source, str) or _looks_like_file(source):
+        return
+    sister = find_sister(source)
+    if sister is not None and sister.name != config.name:
+        raise CheckpointError(
+            f"`{short_name(found.source)}` is a `{config.name}` checkpoint, not `{sister.name}`",
+            expected=f"`{sister.file}`, from {sister.where}",
+            hint="load it by its path",
+        )
 
 
 def weights_file(source: object) -> Path | None:

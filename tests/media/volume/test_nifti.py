@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,7 @@ def test_a_file_that_is_cut_short_says_so(tmp_path: Path) -> None:
     (tmp_path / "short.nii.gz").write_bytes(gzip.compress(plain[:-100]))
 
     for name in ("cut", "short"):
-        with pytest.raises(ImageError, match="damaged|cut short"):
+        with pytest.raises(ImageError, match=r"damaged|cut short"):
             open_scan(tmp_path / f"{name}.nii.gz")
 
 
@@ -216,9 +217,7 @@ def test_every_changed_byte_of_a_header_is_read_or_refused_in_a_sentence(tmp_pat
     for index in range(352):
         for value in (0, 0x7F, 0xFF):
             path.write_bytes(good[:index] + bytes([value]) + good[index + 1 :])
-            try:
+            with suppress(SamgraphError):
                 scan = open_scan(path, max_voxels=10_000)
                 values(scan.voxels, scan)
                 nifti_bytes(np.zeros(scan.voxels.shape, np.uint8), scan, is_packed=False)
-            except SamgraphError:
-                pass

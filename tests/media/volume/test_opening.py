@@ -1,6 +1,7 @@
 """Volumes that need no further library: arrays, `.npy` files, windows, axes, what is refused."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,7 @@ def test_what_is_no_window_is_refused(window: Any) -> None:
 
 @pytest.mark.parametrize("axis", [3, -1, "up", 1.5, "axial", True])
 def test_what_is_no_axis_is_refused(axis: Any) -> None:
-    with pytest.raises(OptionError, match="axis|orientation"):
+    with pytest.raises(OptionError, match=r"axis|orientation"):
         Scan(phantom()).axis_of(axis)
 
 
@@ -217,8 +218,6 @@ def test_every_refusal_is_one_of_ours(tmp_path: Path) -> None:
     for index in range(len(good)):
         for value in (0, 255, good[index] ^ 16):
             path.write_bytes(good[:index] + bytes([value]) + good[index + 1 :])
-            try:
+            with suppress(SamgraphError):
                 Slices(open_scan(path, max_voxels=1000), 0).picture(0)
-            except SamgraphError:
-                pass
     assert set(WINDOWS) >= {"abdomen", "lung", "bone", "brain"}

@@ -15,10 +15,10 @@ from samgraph.predict.model import Model
 from samgraph.predict.volume.volume import Volume
 from samgraph.runtime import CompileOptions
 from tests.models.sisters import SISTERS, small_sister
-from tests.predict.colour_model import ColourModel
+from tests.predict.colour_model import SIDE, ColourModel
 from tests.predict.models import small_model
 
-SHAPE = (12, 48, 64)
+SHAPE = (12, SIDE, SIDE)  # slices of the size that the model sees
 
 
 def balls(*, gap: bool = False) -> Any:
@@ -200,26 +200,26 @@ def test_a_result_is_saved_as_an_array(tmp_path: Path) -> None:
 
 
 def test_each_direction_starts_with_the_prompts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in MedSAM 2's recipe: slices found going down are not read going up."""
-    model = ColourModel()
-    read: list[int] = []
-    original = ColourModel.attend
-
-    def attend(self: Any, features: Any, bank: Any, *rest: Any, **more: Any) -> Any:
-        read.append(1)
-        return original(self, features, bank, *rest, **more)
-
-    monkeypatch.setattr(ColourModel, "attend", attend)
-    volume = Model(model).volume(balls())
+    """As in MedSAM 2's recipe: what was found on one side is not read on the other."""
+    volume = opened()
     volume.add(slice=5, box=(4, 4, 36, 36))
-    sessions = [volume._session([1]) for _ in range(2)]
-    down = list(sessions[0].track(start=5))
-    up = list(sessions[1].track(start=5, reverse=True))
+    sessions: list[Any] = []
+    make = volume._session
 
-    assert [frame.index for frame in down + up] == [*range(5, 12), *range(5, -1, -1)]
-    assert set(sessions[1].state(1).tracked) == set(range(6))
-    assert not set(sessions[0].state(1).bank.tracked) & set(sessions[1].state(1).bank.tracked)
-    assert read
+    def session(names: Any) -> Any:
+        sessions.append(make(names))
+        return sessions[-1]
+
+    monkeypatch.setattr(volume, "_session", session)
+    read = [
+        (frame.index, set(sessions[-1].state(1).bank.tracked))
+        for frame in volume._both_ways([1], 5, 0, 11)
+    ]
+
+    assert [index for index, _ in read] == [*range(5, 12), *range(5, -1, -1)]
+    assert all(min(frames, default=5) >= 5 for _, frames in read[:7])
+    assert all(max(frames, default=5) <= 5 for _, frames in read[7:])
+    assert read[-1][1]
 
 
 @pytest.mark.parametrize("name", ["small sam2", *SISTERS])
@@ -235,8 +235,8 @@ def test_every_family_segments_a_volume(name: str) -> None:
 
 
 def test_medsam2_runs_a_volume() -> None:
-    from tests.models.sam2.bench import known_weights
     from samgraph.models.sam2.config import CONFIGS
+    from tests.models.sam2.bench import known_weights
 
     weights = known_weights(CONFIGS["sam2.1-tiny"], 5)
     core = load_model(weights, config="medsam2", device="cpu", options=CompileOptions(cache=False))
@@ -247,4 +247,4 @@ def test_medsam2_runs_a_volume() -> None:
 
     assert core.preprocessing.size == 512
     assert np.isfinite(shown.scores).all()
-    assert result.mask().shape == (3, 48, 64)
+    assert result.mask().shape == (3, SIDE, SIDE)
