@@ -144,7 +144,7 @@ def test_a_dicom_series_becomes_a_nifti_mask_in_its_place(volume: Run, tmp_path:
     assert done.code == 0, done.err
     mask = nibabel.load(tmp_path / "mask.nii.gz")
     assert np.array_equal(np.asarray(mask.dataobj), (balls() == 200).T)
-    wanted = [[-0.75, 0, 0, -10], [0, -0.5, 0, 20], [0, 0, 2.5, 100], [0, 0, 0, 1]]
+    wanted = np.array([[-0.75, 0, 0, -10], [0, -0.5, 0, 20], [0, 0, 2.5, 100], [0, 0, 0, 1]])
     assert np.allclose(mask.affine, wanted)
     assert mask.header.get_xyzt_units()[0] == "mm"
     assert phantom().shape != balls().shape == (12, SIDE, SIDE)

@@ -231,7 +231,7 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
 def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
     """The config, or another with the same tensors, by the name or hash of the file.
 
-    If neither tells, it is the config itself, with a warning that names the variants, if it has any.
+    If neither tells, it is the config itself, with a warning that names its variants.
     """
     others, name = family.variants.get(config.name, ()), None
     if os.path.isfile(found.source):

@@ -31,7 +31,8 @@ def test_a_series_is_a_volume_in_the_order_of_positions(tmp_path: Path) -> None:
     assert scan.spacing == pytest.approx((2.5, 0.5, 0.75))
     assert value_range(None, scan) == (-160.0, 240.0)  # the window of the file
     # DICOM counts to the left and to the back, NIfTI to the right and to the front.
-    wanted = [[-0.75, 0, 0, -10], [0, -0.5, 0, 20], [0, 0, 2.5, 100], [0, 0, 0, 1]]
+    wanted = np.array([[-0.75, 0, 0, -10], [0, -0.5, 0, 20], [0, 0, 2.5, 100], [0, 0, 0, 1]])
+    assert scan.affine is not None
     assert np.allclose(scan.affine, wanted)
 
 

@@ -40,6 +40,7 @@ def test_a_file_gives_its_voxels_last_index_first(
 
     assert scan.voxels.dtype == np.int16
     assert np.array_equal(scan.voxels, phantom())
+    assert scan.affine is not None
     assert np.allclose(scan.affine, AFFINE)
     assert scan.spacing == pytest.approx((3.0, 0.8, 0.7))
     assert [scan.axis_of(name) for name in ("axial", "coronal", "sagittal")] == [0, 1, 2]
