@@ -13,7 +13,7 @@ from PIL import Image
 import samgraph
 from samgraph.checkpoint import save
 from samgraph.compat.build_sam import build_sam2_video_predictor
-from samgraph.errors import CheckpointError, OptionError
+from samgraph.errors import CheckpointError, OptionError, SamgraphWarning
 from samgraph.evaluate.speed import typical_inputs
 from samgraph.graph import Array
 from samgraph.models.loading import find_config, load_model
@@ -197,9 +197,10 @@ def test_the_command_line_says_of_which_family_a_file_is(
     Image.fromarray(FRAMES[0]).save(tmp_path / "frame.png")
     arguments = ["segment", tmp_path / "frame.png", "--point", "30,20", "-o", tmp_path / "o.png"]
 
-    done = call(monkeypatch, [*arguments, "--model", "edgetam"])
+    with pytest.warns(SamgraphWarning, match="may be"):
+        done = call(monkeypatch, [*arguments, "--model", "edgetam"])
 
-    assert done.code == 2
+    assert done.code == 2, done.err
     assert "`edgetam.pt` is a `efficienttam-ti` checkpoint, not `edgetam`" in done.err
     with pytest.raises(CheckpointError, match="this is a `efficienttam-ti` checkpoint"):
         build_sam2_video_predictor("configs/edgetam.yaml", path)
