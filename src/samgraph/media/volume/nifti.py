@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.errors import ImageError, SamgraphError
-from samgraph.media.volume.scan import MAX_VOXELS, Scan, check_voxels, usable
+from samgraph.media.volume.scan import MAX_VOXELS, Scan, check_voxels, filled, usable
 from samgraph.untrusted.text import shown
 
 GZIP = b"\x1f\x8b"
@@ -23,7 +23,6 @@ _MAGIC = {348: (344, b"n+1\0"), 540: (4, b"n+2\0")}
 _PAIR = (b"ni1\0", b"ni2\0")
 _BEST_COMPRESSION = 1040  # no gzip file unpacks to more than this many times its size
 _MOST_BEFORE_VOXELS = 1 << 28  # bytes of header and extensions
-_CHUNK = 1 << 22
 
 
 def load_nibabel() -> ModuleType:
@@ -111,7 +110,7 @@ def _read(nibabel: ModuleType, file: IO[bytes], most_bytes: int, name: str, most
         got = f"a file too short for {' x '.join(map(str, shape))} voxels of {dtype}"
         raise ImageError(f"{name} is cut short", got=got)
     file.seek(int(start))
-    voxels = _filled(file, np.empty(count, dtype), name)
+    voxels = filled(file, np.empty(count, dtype), name)
     slope, intercept = header.get_slope_inter()
     return Scan(
         voxels.reshape(shape[::-1]),  # the first index of a NIfTI file is the fastest
@@ -121,18 +120,6 @@ def _read(nibabel: ModuleType, file: IO[bytes], most_bytes: int, name: str, most
         0.0 if intercept is None else float(intercept),
         header=header,
     )
-
-
-def _filled(file: IO[bytes], voxels: NDArray[Any], name: str) -> NDArray[Any]:
-    """The array, filled from the file."""
-    rest = voxels.data.cast("B")
-    while len(rest):
-        piece = file.read(min(_CHUNK, len(rest)))
-        if not piece:
-            raise ImageError(f"{name} is cut short", got=f"{len(rest):,} bytes are missing")
-        rest[: len(piece)] = piece
-        rest = rest[len(piece) :]
-    return voxels
 
 
 def _affine(header: Any) -> NDArray[np.float64] | None:

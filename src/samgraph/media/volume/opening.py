@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from samgraph.errors import ImageError, SamgraphError
 from samgraph.media.volume.dicom import is_dicom, read_series
 from samgraph.media.volume.nifti import header_size, read_nifti, scan_of_image, unpacked_head
-from samgraph.media.volume.scan import MAX_VOXELS, Scan, check_voxels, scan_of_array
+from samgraph.media.volume.scan import MAX_VOXELS, Scan, check_voxels, filled, scan_of_array
 from samgraph.untrusted.arguments import whole
 from samgraph.untrusted.files import open_regular
 from samgraph.untrusted.text import shown
 
 VolumeSource: TypeAlias = "str | os.PathLike[str] | NDArray[Any] | Any"
 _NUMPY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 EXPECTED = "`.nii`, `.nii.gz` or `.npy`, by content, or the folder of a DICOM series"
 
 
@@ -79,14 +83,24 @@ def _open_path(path: Path, series: str | None, most: int) -> Scan:
 
 
 def _read_numpy(path: Path, name: str, most: int) -> Scan:
-    """The array in a `.npy` file, mapped and not read."""
+    """The array in a `.npy` file. It is not mapped: a file that shrinks would end the process."""
     try:
-        voxels = np.load(path, mmap_mode="r", allow_pickle=False)
+        with open_regular(path) as file:
+            version = np.lib.format.read_magic(file)
+            if version not in _HEADERS:
+                raise ImageError(f"{name} is of a newer `.npy` version", got=str(version))
+            shape, is_fortran, dtype = _HEADERS[version](file)
+            check_voxels(shape, dtype, name, most)
+            count = int(np.prod(shape, dtype=np.int64))
+            if file.tell() + count * dtype.itemsize > path.stat().st_size:
+                raise ImageError(f"{name} is cut short", got=f"{path.stat().st_size:,} bytes")
+            voxels = filled(file, np.empty(count, dtype), name)
+    except SamgraphError:
+        raise
     except Exception as error:  # of numpy, whose reader of headers raises what it likes
         reason = shown(str(error).partition("\n")[0]) or type(error).__name__
         raise ImageError(f"{name} is damaged or cannot be read", got=reason.lower()) from error
-    check_voxels(voxels.shape, voxels.dtype, name, most)
-    return Scan(voxels, name)
+    return Scan(voxels.reshape(shape, order="F" if is_fortran else "C"), name)
 
 
 def _hint(path: Path, head: bytes) -> str | None:

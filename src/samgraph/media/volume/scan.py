@@ -6,7 +6,7 @@ counted (i, j, k), is X = i, Y = j, Z = k. Voxels keep the type they are stored 
 
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from samgraph.untrusted.arguments import whole
 Voxels = NDArray[Any]
 Affine = NDArray[np.float64]
 MAX_VOXELS = 1 << 30  # 2 GB of a CT scan
+_CHUNK = 1 << 22
 # Planes, by the direction in the patient (right, anterior, superior) that their slices follow.
 PLANES = ("sagittal", "coronal", "axial")
 
@@ -128,6 +129,22 @@ def check_voxels(shape: tuple[int, ...], dtype: Any, name: str, most: int) -> No
             got=str(np.dtype(dtype)),
             expected="integers or floats",
         )
+
+
+def filled(file: IO[bytes], voxels: Voxels, name: str) -> Voxels:
+    """An array of one axis, filled from a file that says how long it is.
+
+    Raises:
+        ImageError: The file is shorter.
+    """
+    rest = voxels.data.cast("B")
+    while len(rest):
+        piece = file.read(min(_CHUNK, len(rest)))
+        if not piece:
+            raise ImageError(f"{name} is cut short", got=f"{len(rest):,} bytes are missing")
+        rest[: len(piece)] = piece
+        rest = rest[len(piece) :]
+    return voxels
 
 
 def scan_of_array(array: Any, name: str = "the array", most: int = MAX_VOXELS) -> Scan:
