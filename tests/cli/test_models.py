@@ -39,6 +39,7 @@ def test_the_table_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines[2].split() == ["sam2-tiny", "38.9", "M", "156", "MB", "no"]
     assert lines[10].split() == ["edgetam", "13.9", "M", "56", "MB", "by", "path"]
     assert lines[19].split() == ["medsam2", "39.0", "M", "156", "MB", "by", "path"]
+    assert all("…" not in line for line in lines)
     assert "licence of the weights: Apache-2.0" in lines
     assert "of medsam2: what the authors' page says" in lines
 

@@ -82,7 +82,7 @@ def test_axis_window_range_and_components(volume: Run) -> None:
         (["scan.npy", *BOX, "-o", "m.png"], "has no suffix of a volume"),
         (["scan.npy", *BOX, "-o", "none/m.npy"], "make the folder first"),
         (["none.npy", *BOX, "-o", "m.npy"], "does not exist"),
-        (["scan.npy", "--box", "4,4,9,9@12", "-o", "m.npy"], "there is no frame 12"),
+        (["scan.npy", "--box", "4,4,9,9@12", "-o", "m.npy"], "there is no slice 12"),
         (["scan.npy", *BOX, "--axis", "axial", "-o", "m.npy"], "has no orientation"),
         (["scan.npy", *BOX, "--axis", "up", "-o", "m.npy"], "is not 0, 1, 2, axial"),
         (["scan.npy", *BOX, "--window", "kidney", "-o", "m.npy"], "is not LEVEL,WIDTH or one of"),

@@ -32,7 +32,7 @@ def command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for title in ("name", "parameters", "size", "here", *_QUALITY):
         table.add_column(title, justify="left" if title in _LEFT else "right")
     for row in rows:

@@ -67,7 +67,7 @@ def run_volume(
     scan = open_scan(job.source, series=how.series, max_voxels=how.max_voxels)
     slices = Slices(scan, scan.axis_of(how.axis), how.window)
     for _, index in job.prompts:
-        checked_frame(index, slices.length)
+        checked_frame(index, slices.length, "slice")
     volume = open_volume(
         load().core, scan, axis=slices.axis, window=how.window, **dict(job.options)
     )

@@ -161,8 +161,8 @@ def test_ids_that_are_no_labels_get_free_numbers() -> None:
 @pytest.mark.parametrize(
     ("given_prompt", "message"),
     [
-        ({"slice": 12, "box": (1, 1, 5, 5)}, "there is no frame 12"),
-        ({"slice": -1, "box": (1, 1, 5, 5)}, "there is no frame -1"),
+        ({"slice": 12, "box": (1, 1, 5, 5)}, "there is no slice 12"),
+        ({"slice": -1, "box": (1, 1, 5, 5)}, "there is no slice -1"),
         ({"slice": 1.5, "box": (1, 1, 5, 5)}, "named by its number"),
         ({"slice": 5}, "needs points, a box or a mask"),
         ({"slice": 5, "box": (9, 9, 4, 4)}, "box"),

@@ -162,9 +162,7 @@ def nifti_bytes(labels: NDArray[Any], scan: Scan, *, is_packed: bool) -> bytes:
     else:
         header = nibabel.Nifti1Header() if max(shape) < 1 << 15 else nibabel.Nifti2Header()
     header.set_data_dtype(labels.dtype.newbyteorder("<"))
-    pixdim = header["pixdim"].copy()
     header.set_data_shape(shape)
-    header["pixdim"] = pixdim
     if scan.header is None:
         affine = np.eye(4) if scan.affine is None else scan.affine
         header.set_sform(affine, 1)

@@ -71,7 +71,7 @@ class Volume:
 
     def picture(self, slice: int) -> NDArray[np.uint8]:
         """A slice as the model sees it: uint8 [H, W]; prompts are in its pixels."""
-        return self.slices.picture(checked_frame(slice, len(self)))
+        return self.slices.picture(checked_frame(slice, len(self), "slice"))
 
     def add(
         self,
@@ -100,7 +100,7 @@ class Volume:
         Raises:
             PromptError: The prompt makes no sense in this volume.
         """
-        index = checked_frame(slice, len(self))
+        index = checked_frame(slice, len(self), "slice")
         return self._prompted.add(
             frame=index, object=object, points=points, labels=labels, box=box, mask=mask,
             replace=replace,
@@ -135,8 +135,8 @@ class Volume:
             PromptError: There is no object, or a prompt is outside of the slices to look at.
         """
         is_largest = flag("largest", largest)
-        first = 0 if start is None else checked_frame(start, len(self))
-        last = len(self) - 1 if end is None else checked_frame(end, len(self))
+        first = 0 if start is None else checked_frame(start, len(self), "slice")
+        last = len(self) - 1 if end is None else checked_frame(end, len(self), "slice")
         keys = self._key_slices(first, last)
         masks = {name: np.zeros((len(self), *self.size_hw), np.bool_) for name in self.objects}
         scores = {name: np.zeros(len(self), np.float32) for name in self.objects}
