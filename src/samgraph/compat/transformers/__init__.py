@@ -20,7 +20,12 @@ code does it.
 from samgraph.compat.transformers.encoding import BatchEncoding, ModelOutput
 from samgraph.compat.transformers.generation import MaskGenerationPipeline, pipeline
 from samgraph.compat.transformers.modeling import Sam2ImageSegmentationOutput, Sam2Model
-from samgraph.compat.transformers.processing import Sam2ImageProcessor, Sam2Processor
+from samgraph.compat.transformers.processing import (
+    Sam2ImageProcessor,
+    Sam2ImageProcessorFast,
+    Sam2Processor,
+)
+from samgraph.compat.transformers.sources import infer_device
 from samgraph.compat.transformers.video import Sam2VideoModel, Sam2VideoSegmentationOutput
 from samgraph.compat.transformers.video_processing import Sam2VideoProcessor
 from samgraph.compat.transformers.video_session import Sam2VideoInferenceSession
@@ -30,6 +35,7 @@ __all__ = [
     "MaskGenerationPipeline",
     "ModelOutput",
     "Sam2ImageProcessor",
+    "Sam2ImageProcessorFast",
     "Sam2ImageSegmentationOutput",
     "Sam2Model",
     "Sam2Processor",
@@ -37,5 +43,6 @@ __all__ = [
     "Sam2VideoModel",
     "Sam2VideoProcessor",
     "Sam2VideoSegmentationOutput",
+    "infer_device",
     "pipeline",
 ]
