@@ -30,6 +30,10 @@ def test_everything_public_is_listed_and_there() -> None:
     for name in samgraph.__all__:
         assert name in listed
         assert getattr(samgraph, name) is not None
+    assert {name for name in listed if not name.startswith("_")} == {
+        *(name for name in samgraph.__all__ if name != "__version__"),
+        "errors",
+    }
     with pytest.raises(AttributeError, match="has no `nothing`"):
         _ = samgraph.nothing
 

@@ -15,7 +15,7 @@ at 1024 pixels); encoded frames, results and older memories up to the sizes set;
 """
 
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -183,7 +183,7 @@ class Video(TrackingSession):
     def export(
         self,
         path: str | os.PathLike[str],
-        format: str | None = None,
+        format: str | Sequence[str] | None = None,
         *,
         start: int | None = None,
         end: int | None = None,
@@ -202,7 +202,7 @@ class Video(TrackingSession):
 
         Args:
             path: A file or a folder, which is made.
-            format: What to write, where the suffix does not imply it.
+            format: What to write, where the suffix does not imply it; several have a folder each.
             start: As of `track`, and so are `end`, `reverse`, `both` and `progress`.
             end: The last frame, included.
             reverse: Track towards frame 0; files are in the order of frames all the same.
