@@ -95,6 +95,7 @@ def test_a_policy_is_part_of_the_run(samgraph: Run) -> None:
     assert json.loads(Path("out", "run.json").read_text())["options"]["policy"] == "motion-aware"
     assert other.code == 2
     assert "another run: options differs" in other.err
+    assert "got:      policy sam2\n  expected: policy motion-aware\n" in other.err
 
 
 @pytest.mark.usefixtures("frames")
