@@ -22,6 +22,7 @@ from samgraph.formats.yolo import add_classes
 from samgraph.media.files import make_folder, write_atomically
 from samgraph.media.image.reading import Rgb, encode_image
 from samgraph.media.mask.polygons import Polygon, mask_to_polygons
+from samgraph.predict.options import refuses_unknown
 
 if TYPE_CHECKING:
     from samgraph.predict.handover import NapariLayer
@@ -129,6 +130,7 @@ class MaskOutput(ABC):
         image = self._picture(all=False)
         return draw_segments(image.need_pixels(), image.segments, opacity)
 
+    @refuses_unknown
     def save(
         self,
         path: str | os.PathLike[str],
@@ -201,7 +203,7 @@ class MaskOutput(ABC):
         """
         from samgraph.predict.handover import plot_picture
 
-        return plot_picture(self.overlay(), repr(self), axes)
+        return plot_picture(self.overlay(), repr(self).strip("<>"), axes)
 
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows: the overlay, at most 1024 pixels wide and high."""
