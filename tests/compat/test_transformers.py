@@ -318,7 +318,8 @@ def test_what_a_session_lacks_is_said(video_model: Any, video_processor: Any) ->
 
 
 def test_models_are_read_from_folders(tmp_path: Path, model: Sam2Model) -> None:
-    model.save(tmp_path / "model.safetensors")
+    model.save_pretrained(tmp_path / "new")
+    tmp_path /= "new"
 
     loaded = Sam2Model.from_pretrained(tmp_path, torch_dtype="auto", local_files_only=True)
 
@@ -331,6 +332,13 @@ def test_models_are_read_from_folders(tmp_path: Path, model: Sam2Model) -> None:
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="holds no weights"):
         Sam2Model.from_pretrained(tmp_path)
+
+
+def test_names_that_are_not_here_say_why() -> None:
+    with pytest.raises(ImportError, match=r"`AutoProcessor` is not in .*: name the class"):
+        from samgraph.compat.transformers import AutoProcessor  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        from samgraph.compat.transformers import Nothing  # noqa: F401
 
 
 def test_neither_torch_nor_transformers_is_imported() -> None:

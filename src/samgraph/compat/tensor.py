@@ -153,6 +153,11 @@ class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from to
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(_key(key), to_host(value))
 
+    def __hash__(
+        self,
+    ) -> int:  # a number is found in a dict of numbers; else as torch's, by identity
+        return hash(self.item()) if self.ndim == 0 else id(self)
+
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
 

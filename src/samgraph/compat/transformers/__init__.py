@@ -17,6 +17,8 @@ object does not harden what is remembered of the others; images are resized as f
 code does it.
 """
 
+from typing import Any
+
 from samgraph.compat.transformers.encoding import BatchEncoding, ModelOutput
 from samgraph.compat.transformers.generation import MaskGenerationPipeline, pipeline
 from samgraph.compat.transformers.modeling import Sam2ImageSegmentationOutput, Sam2Model
@@ -46,3 +48,23 @@ __all__ = [
     "infer_device",
     "pipeline",
 ]
+
+_CLASSES = "name the class, such as Sam2Model or Sam2VideoProcessor"
+_CONFIG = "the config of a model is `model.config`, recognised from its weights"
+# Names of the library that are not here, and why.
+_ABSENT = {
+    "AutoImageProcessor": _CLASSES,
+    "AutoModel": _CLASSES,
+    "AutoModelForMaskGeneration": _CLASSES,
+    "AutoProcessor": _CLASSES,
+    "Sam2Config": _CONFIG,
+    "Sam2VideoConfig": _CONFIG,
+    "SamModel": "SAM 1 is not here; use Sam2Model",
+    "SamProcessor": "SAM 1 is not here; use Sam2Processor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:  # not an AttributeError: `from ... import` would hide its text
+        raise ImportError(f"`{name}` is not in samgraph.compat.transformers: {_ABSENT[name]}")
+    raise AttributeError(f"module `samgraph.compat.transformers` has no `{name}`")

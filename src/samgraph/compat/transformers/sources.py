@@ -11,7 +11,8 @@ from samgraph.runtime.devices import choose
 
 # Options of `samgraph.load`; what else the library takes is about downloads, dtypes and code.
 _OWN = ("threads", "precision", "engine", "profile", "image_size", "options", "mirror")
-_FILES = ("model.safetensors", "pytorch_model.bin")
+WEIGHTS = "model.safetensors"
+_FILES = (WEIGHTS, "pytorch_model.bin")
 
 
 def weights_of(source: Any) -> Any:
