@@ -10,6 +10,7 @@ from PIL import Image
 
 from samgraph.errors import PromptError
 from samgraph.formats import read_coco
+from samgraph.jobs.batch.manifests import read_manifest
 from samgraph.jobs.prompt_files import read_prompt_file
 from tests.cli.running import Outcome
 from tests.golden import scenes
@@ -75,6 +76,35 @@ def test_coco_and_yolo_boxes_are_the_same_prompts(samgraph: Run) -> None:
     assert masks[0].any()
     assert np.array_equal(masks[0], masks[1])
     assert np.array_equal(masks[0], masks[2])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "path,x1,y1,x2,y2,class",
+        "Filename,xmin,ymin,xmax,ymax,category,score",
+        "image,confidence,left,top,right,bottom,label",
+    ],
+)
+def test_columns_may_have_the_names_of_detectors(tmp_path: Path, header: str) -> None:
+    path, has_score = tmp_path / "boxes.csv", "confidence" in header
+    box = "17,27,63,73"
+    path.write_text(f"{header}\na.png,{f'0.9,{box}' if has_score else box},cup,0.9\n")
+
+    (row,) = read_prompt_file(str(path)).of("a.png")
+    ((name, same),) = read_manifest(str(path))
+
+    assert (row.box, row.label) == (same.box, same.label) == (BOX, "cup")
+    assert name == "a.png"
+
+
+def test_corners_named_here_are_not_renamed(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.jsonl"
+    path.write_text('{"path": "a.png", "x0": 17, "y0": 27, "x1": 63, "y1": 73, "score": 1}\n')
+
+    ((_, row),) = read_manifest(str(path))
+
+    assert row.box == BOX
 
 
 @pytest.mark.usefixtures("photos")

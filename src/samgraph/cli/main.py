@@ -89,8 +89,10 @@ def run(arguments: Sequence[str]) -> int:
         return code if isinstance(code, int) else ExitCode.DONE
     except click.exceptions.Exit as ending:
         return ending.exit_code
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        _print("interrupted")
+    except (click.exceptions.Abort, KeyboardInterrupt) as stop:
+        cause = stop.__cause__ if isinstance(stop, click.exceptions.Abort) else stop
+        hint = f"\n  hint: {cause.args[0]}" if cause is not None and cause.args else ""
+        _print(f"interrupted{hint}")
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
         _print(f"error: {brief(error.format_message())}")

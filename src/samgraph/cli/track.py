@@ -18,6 +18,7 @@ from samgraph.cli.options import FilePath, ModelChoice, model_options
 from samgraph.cli.track_prompts import VideoPrompts, prompt_options
 from samgraph.errors import OptionError, printable
 from samgraph.formats.table import FORMATS, WriteOptions
+from samgraph.jobs.journal import JOURNAL
 from samgraph.jobs.track import (
     FrameRange,
     Job,
@@ -182,7 +183,12 @@ def command(
         given = prompts.by_object_and_frame(frame_range.start or 0)
         named = _labels(labels, tuple(dict.fromkeys(name for name, _ in given)))
         job = TrackJob(video, given, out, names, frame_range, tracking, write, named)
-    report = run_track(job, choice.load, run)
+    try:
+        report = run_track(job, choice.load, run)
+    except KeyboardInterrupt as stop:
+        if not (out / JOURNAL).is_file():
+            raise
+        raise KeyboardInterrupt("run it again with --resume to continue") from stop
     if as_json:
         click.echo(json.dumps(_summary(report, out), indent=2))
     return _print(report, out, strict=strict, quiet=as_json or run.progress is False)

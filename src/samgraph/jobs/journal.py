@@ -261,10 +261,18 @@ def check_same_run(
         if key != ENDING and wanted.get(key) != earlier.get(key):
             raise OutputError(
                 f"`{folder}` holds the results of another run: {key} differs",
-                got=str(wanted.get(key))[:100],
-                expected=str(earlier.get(key))[:100],
+                got=_unlike(wanted.get(key), earlier.get(key)),
+                expected=_unlike(earlier.get(key), wanted.get(key)),
                 hint="choose another folder with -o",
             )
+
+
+def _unlike(value: Any, other: Any) -> str:
+    """A value as text; of a mapping, what another has otherwise."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        some = {key: item for key, item in value.items() if other.get(key) != item}
+        value = ", ".join(f"{k} {'not given' if v is None else v}" for k, v in some.items())
+    return str(value)[:100]
 
 
 def _is_part(name: str) -> bool:

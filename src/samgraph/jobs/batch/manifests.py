@@ -23,6 +23,7 @@ from samgraph.jobs.prompt_files import (
     PATHS,
     Numbers,
     PromptRow,
+    column_names,
     numbers_in,
     pairs_in,
 )
@@ -95,7 +96,7 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
 def _csv_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     reader = csv.reader((line for _, line in _lines(path)), skipinitialspace=True)
     try:
-        names = [name.strip().lower() for name in next(reader, [])]
+        names = column_names([name.strip().lower() for name in next(reader, [])])
         _check_columns(names, path)
         for fields in reader:
             values = {k: v.strip() for k, v in zip(names, fields, strict=False) if k and v.strip()}
@@ -116,6 +117,7 @@ def _json_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             raise PromptError(f"{where} is not JSON", got=shown(str(error))) from error
         if not isinstance(values, dict):
             raise PromptError(f"{where} is not an object", got=type(values).__name__)
+        values = _renamed(values)
         _check_columns(list(values), where)
         yield where, values
 
@@ -131,14 +133,15 @@ def _parquet_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     number = 0
     try:
         with open_regular(path) as stream, parquet.ParquetFile(stream) as file:
-            _check_columns(list(file.schema_arrow.names), path)
+            _check_columns(column_names(file.schema_arrow.names), path)
             groups = range(file.metadata.num_row_groups)
             if any(file.metadata.row_group(i).total_byte_size > LARGEST_ROW_GROUP for i in groups):
                 raise PromptError(f"{_label(path)} has a row group of more than a gigabyte")
             for batch in file.iter_batches(ROWS_AT_ONCE):
                 for values in batch.to_pylist():
                     number += 1
-                    given = {key: value for key, value in values.items() if value is not None}
+                    renamed = _renamed(values).items()
+                    given = {key: value for key, value in renamed if value is not None}
                     yield f"row {number} of {_label(path)}", given
     except pyarrow.ArrowException as error:
         raise PromptError(f"{_label(path)} is not Parquet", got=shown(str(error))) from error
@@ -158,6 +161,12 @@ def _check_columns(names: list[str], where: str) -> None:
         raise PromptError(f"{shown(where)} has a column `{name}`", expected=expected)
 
 
+def _renamed(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Fields as they are called here, without those that are ignored."""
+    pairs = zip(column_names(list(values)), values.values(), strict=True)
+    return {name: value for name, value in pairs if name != ""}
+
+
 def _rows(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, PromptRow]]:
     path = next((values[name] for name in PATHS if values.get(name)), None)
     if not isinstance(path, str) or not 0 < len(path) <= LONGEST_PATH or "\0" in path:
@@ -172,7 +181,7 @@ def _rows(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, PromptRo
         at = f"prompt {number} of {where}"
         if not isinstance(inner, Mapping):
             raise PromptError(f"{at} is not an object", got=type(inner).__name__)
-        given = {key: value for key, value in inner.items() if value is not None}
+        given = {key: value for key, value in _renamed(inner).items() if value is not None}
         strange = given.keys() - (ALL_COLUMNS - {*PATHS, "prompts"})
         if strange:
             raise PromptError(f"{at} has a field `{shown(str(min(strange, key=str)), 60)}`")
