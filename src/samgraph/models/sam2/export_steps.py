@@ -56,6 +56,7 @@ VALUES = {
 }
 
 Step: TypeAlias = dict[str, Any]
+Features: TypeAlias = dict[str, str]
 _ENCODE: Step = {"run": "image_encoder", "inputs": {"image": "the frame, preprocessed"}}
 _MASK: Step = {
     "then": "resize logits to the frame (bilinear, half-pixel centres); above 0 is the mask"
@@ -87,96 +88,119 @@ def steps(maps: Sequence[str], *, has_one: bool) -> dict[str, list[Step]]:
     `has_one`: graphs that attend exist once more, for a single remembered frame.
     """
     features = {name: f"image_encoder.{name}" for name in maps}
-    one = {"run_with_one_memory": f"memory_attention{ONE}"} if has_one else {}
     return {
-        "click": [
-            {"run": "image_encoder", "inputs": {"image": "the image, preprocessed"}},
-            {
-                "run": "decode_points",
-                "inputs": {**features, "points": "[N,P,2]", "labels": "[N,P]; pad with -2"},
-                "then": "ambiguous prompt: the mask of 1 to 3 with the largest iou; else mask 0, "
-                "or, where its stability is below `stability_wanted`, the best of 1 to 3",
-            },
-            {"then": _MASK["then"].replace("frame", "image")},
-        ],
-        "prompted frame": [
-            _ENCODE,
-            {
-                "run": "decode",
-                "inputs": {
-                    **features,
-                    "points": "the clicks; without any [[[0,0]]]",
-                    "labels": "their labels; without clicks [[-1]]",
-                    "mask": "zeros, or earlier best_mask clamped to +-`mask_prompt_clamp`",
-                    "has_mask": "whether there is one",
-                    "no_memory": "true",
-                    "multimask": "true for a single click, false for more, and for a box",
-                },
-                "then": "best_mask is the result; keep pointer",
-            },
-            _MASK,
-            _remember("decode.best_mask", "decode.object_score"),
-        ],
-        "corrected frame": [
-            {"then": "first as a tracked frame, for its best_mask, if that has not been done"},
-            _ENCODE,
-            *_SELECT,
-            {
-                "run": "memory_attention",
-                **one,
-                "inputs": {"embedding": "image_encoder.embedding", **_REMEMBERED},
-            },
-            {
-                "run": "decode",
-                "inputs": {
-                    **features,
-                    "embedding": "memory_attention.conditioned",
-                    "points": "the clicks",
-                    "labels": "their labels",
-                    "mask": "the best_mask found before, clamped to +-`mask_prompt_clamp`",
-                    "has_mask": "true",
-                    "no_memory": "false",
-                    "multimask": "true for a single click, false for more",
-                },
-                "then": "best_mask is the result; keep pointer",
-            },
-            _MASK,
-            _remember("decode.best_mask", "decode.object_score"),
-        ],
-        "frame with a mask": [
-            _ENCODE,
-            {
-                "run": "mask_prompt",
-                "inputs": {"mask": "[N,1,S,S] of 0 and 1"},
-                "then": "logits is the result",
-            },
-            {
-                "run": "decode",
-                "inputs": {
-                    **features,
-                    "points": "[[[0,0]]]",
-                    "labels": "[[-1]]",
-                    "mask": "mask_prompt.prompt",
-                    "has_mask": "true",
-                    "no_memory": "false",
-                    "multimask": "false",
-                },
-                "then": "keep pointer; of an empty mask `absent_pointer`",
-            },
-            _remember("mask_prompt.logits", "`mask_object_score`; of an empty mask its negative"),
-        ],
-        "tracked frame": [
-            _ENCODE,
-            *_SELECT,
-            {
-                "run": "track",
-                **({"run_with_one_memory": f"track{ONE}"} if has_one else {}),
-                "inputs": {**features, **_REMEMBERED},
-                "then": "best_mask is the result; keep new_memory and pointer, of a tracked frame",
-            },
-            _MASK,
-        ],
+        "click": _click(features),
+        "prompted frame": _prompted(features),
+        "corrected frame": _corrected(features, _ones("memory_attention", has_one)),
+        "frame with a mask": _given_mask(features),
+        "tracked frame": _tracked(features, _ones("track", has_one)),
     }
+
+
+def _ones(graph: str, has_one: bool) -> Step:
+    return {"run_with_one_memory": f"{graph}{ONE}"} if has_one else {}
+
+
+def _click(features: Features) -> list[Step]:
+    return [
+        {"run": "image_encoder", "inputs": {"image": "the image, preprocessed"}},
+        {
+            "run": "decode_points",
+            "inputs": {**features, "points": "[N,P,2]", "labels": "[N,P]; pad with -2"},
+            "then": "ambiguous prompt: the mask of 1 to 3 with the largest iou; else mask 0, "
+            "or, where its stability is below `stability_wanted`, the best of 1 to 3",
+        },
+        {"then": _MASK["then"].replace("frame", "image")},
+    ]
+
+
+def _prompted(features: Features) -> list[Step]:
+    return [
+        _ENCODE,
+        {
+            "run": "decode",
+            "inputs": {
+                **features,
+                "points": "the clicks; without any [[[0,0]]]",
+                "labels": "their labels; without clicks [[-1]]",
+                "mask": "zeros, or earlier best_mask clamped to +-`mask_prompt_clamp`",
+                "has_mask": "whether there is one",
+                "no_memory": "true",
+                "multimask": "true for a single click, false for more, and for a box",
+            },
+            "then": "best_mask is the result; keep pointer",
+        },
+        _MASK,
+        _remember("decode.best_mask", "decode.object_score"),
+    ]
+
+
+def _corrected(features: Features, one: Step) -> list[Step]:
+    return [
+        {"then": "first as a tracked frame, for its best_mask, if that has not been done"},
+        _ENCODE,
+        *_SELECT,
+        {
+            "run": "memory_attention",
+            **one,
+            "inputs": {"embedding": "image_encoder.embedding", **_REMEMBERED},
+        },
+        {
+            "run": "decode",
+            "inputs": {
+                **features,
+                "embedding": "memory_attention.conditioned",
+                "points": "the clicks",
+                "labels": "their labels",
+                "mask": "the best_mask found before, clamped to +-`mask_prompt_clamp`",
+                "has_mask": "true",
+                "no_memory": "false",
+                "multimask": "true for a single click, false for more",
+            },
+            "then": "best_mask is the result; keep pointer",
+        },
+        _MASK,
+        _remember("decode.best_mask", "decode.object_score"),
+    ]
+
+
+def _given_mask(features: Features) -> list[Step]:
+    return [
+        _ENCODE,
+        {
+            "run": "mask_prompt",
+            "inputs": {"mask": "[N,1,S,S] of 0 and 1"},
+            "then": "logits is the result",
+        },
+        {
+            "run": "decode",
+            "inputs": {
+                **features,
+                "points": "[[[0,0]]]",
+                "labels": "[[-1]]",
+                "mask": "mask_prompt.prompt",
+                "has_mask": "true",
+                "no_memory": "false",
+                "multimask": "false",
+            },
+            "then": "keep pointer; of an empty mask `absent_pointer`",
+        },
+        _remember("mask_prompt.logits", "`mask_object_score`; of an empty mask its negative"),
+    ]
+
+
+def _tracked(features: Features, one: Step) -> list[Step]:
+    return [
+        _ENCODE,
+        *_SELECT,
+        {
+            "run": "track",
+            **one,
+            "inputs": {**features, **_REMEMBERED},
+            "then": "best_mask is the result; keep new_memory and pointer, of a tracked frame",
+        },
+        _MASK,
+    ]
 
 
 def _remember(mask: str, score: str) -> Step:
