@@ -1,15 +1,17 @@
 """Exported files against the conversions of the reference, in the same runtimes.
 
-    python benchmarks/export.py [--model sam2.1-tiny] [--rounds 7] [--jobs decode,memory_encoder]
+    python benchmarks/export.py [--model sam2.1-tiny] [--rounds 7] [--jobs decode_points,memory_encoder]
 
 Peers, each in a process of its own, two threads, float32, the model's own size, random weights:
 
     ours, ONNX Runtime       `samgraph export --to onnx`
     torch, ONNX Runtime      the reference by `torch.onnx.export`
+    script, ONNX Runtime     the reference by its older exporter, as the public exporters do
     ours, OpenVINO           `samgraph export --to openvino`
     torch, OpenVINO          the reference by `openvino.convert_model`
 
-Memory attention with seven frames and 16 pointers. What a converter refuses is said and left out.
+One click on an encoded image, memory attention with seven frames and 16 pointers. What a converter
+refuses is said and left out.
 Needs onnx, onnxruntime, torch and the `sam2` package.
 """
 
@@ -26,8 +28,8 @@ from side_by_side import Peer, compare, serve
 
 Jobs = dict[str, Callable[[], object]]
 Arrays = dict[str, np.ndarray]
-JOBS = ("image_encoder", "decode", "memory_encoder", "memory_attention")
-PEERS = ("ours-onnx", "torch-onnx", "ours-openvino", "torch-openvino")
+JOBS = ("image_encoder", "decode_points", "memory_encoder", "memory_attention")
+PEERS = ("ours-onnx", "torch-onnx", "script-onnx", "ours-openvino", "torch-openvino")
 SEED, FRAMES, POINTERS = 7, 7, 16
 
 
@@ -127,15 +129,11 @@ def inputs_of(name: str) -> Arrays:
     }
     if name == "image_encoder":
         return {"image": random(1, 3, 1024, 1024)}
-    if name == "decode":
+    if name == "decode_points":
         return {
             **features,
             "points": np.full((1, 1, 2), 500, np.float32),
             "labels": np.ones((1, 1), np.int64),
-            "mask": np.zeros((1, 1, 256, 256), np.float32),
-            "has_mask": np.zeros(1, bool),
-            "no_memory": np.ones(1, bool),
-            "multimask": np.ones(1, bool),
         }
     if name == "memory_encoder":
         return {
@@ -199,6 +197,11 @@ def _write_theirs(model: str, peer: str, job: str, target: Path) -> None:
     module, names = _reference_part(model, job)
     example = tuple(torch.from_numpy(inputs_of(job)[name]) for name in names)
     warnings.simplefilter("ignore")
+    if peer == "script-onnx":
+        torch.onnx.export(
+            module, example, target, dynamo=False, opset_version=17, input_names=names
+        )
+        return
     if peer == "torch-onnx":
         program = torch.onnx.export(module, example, dynamo=True, verbose=False, input_names=names)
         if program is None:
@@ -267,7 +270,7 @@ def _reference_part(model: str, job: str) -> tuple[Any, list[str]]:
 
     return {
         "image_encoder": (Encode().eval(), ["image"]),
-        "decode": (Decode().eval(), ["embedding", "fine_0", "fine_1", "points", "labels"]),
+        "decode_points": (Decode().eval(), ["embedding", "fine_0", "fine_1", "points", "labels"]),
         "memory_encoder": (EncodeMemory().eval(), ["embedding", "mask"]),
         "memory_attention": (
             Attend().eval(),
