@@ -112,7 +112,7 @@ def test_attention_of_no_queries_does_not_end_the_process() -> None:
 
 
 def test_a_device_runs_on_its_provider_and_then_the_cpu() -> None:
-    cpu = ("CPUExecutionProvider", {})
+    cpu: tuple[str, dict[str, str]] = ("CPUExecutionProvider", {})
 
     def chosen(device: Device, *names: str) -> Any:
         return providers.providers_for(device, [*names, "CPUExecutionProvider"])
