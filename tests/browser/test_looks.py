@@ -183,6 +183,14 @@ def test_a_phone_says_how_far_a_track_is(visit: Callable[..., Opened]) -> None:
     page.until(lambda: page.state()["tracking"] is None)
 
 
+def test_a_button_that_is_hidden_meanwhile_says_nothing(page: Opened) -> None:
+    page.page.hover("[data-tool=box]")
+    page.page.evaluate("document.querySelector('.tools').style.display = 'none'")
+    page.page.wait_for_timeout(600)  # longer than the rest after which a hint is shown
+
+    assert not page.page.locator("#hint").is_visible()
+
+
 def test_every_control_has_a_name(page: Opened) -> None:
     page.click(110, 160)
     page.open_clip()

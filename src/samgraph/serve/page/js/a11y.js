@@ -70,7 +70,7 @@ export function startHints() {
   let timer = 0, shown = null;
   const hide = () => { clearTimeout(timer); hint.hidden = true; shown = null; };
   const show = (target) => {
-    if (!target.checkVisibility()) return;
+    if (!target.checkVisibility()) return; // gone, or hidden meanwhile
     shown = target;
     const keys = (target.dataset.key ?? "").split(" ").filter(Boolean).map((key) => h("kbd", {}, key));
     hint.replaceChildren(h("span", {}, target.dataset.hint), ...keys);
