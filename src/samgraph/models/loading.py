@@ -2,8 +2,9 @@
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -233,10 +234,18 @@ def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
 def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of every config that can be recognised, by its name."""
     return {
-        name: family.weight_shapes(config.smallest())
+        name: _smallest_shapes(family.weight_shapes, config)
         for family in families()
         for name, config in family.configs.items()
     }
+
+
+@cache
+def _smallest_shapes(
+    weight_shapes: Callable[[Any], dict[str, tuple[int, ...]]], config: Any
+) -> dict[str, tuple[int, ...]]:
+    """The tensors of a config; found by tracing it, which takes tenths of a second."""
+    return weight_shapes(config.smallest())
 
 
 def _traced(family: Family, config: Any, found: Checkpoint) -> dict[str, Graph]:
