@@ -107,6 +107,7 @@ CHANGES: dict[str, Change] = {
     "a frame twice": setting("objects", 0, "tracked", to=[1, 1]),
     "a frame of text": setting("objects", 0, "tracked", to=["1"]),
     "a frame after the end": setting("objects", 1, "waiting", to=[99]),
+    "a frame before the first": setting("objects", 0, "tracked", to=[-1]),
     "a run of one": setting("objects", 0, "runs", to={"0": [1]}),
     "a run in a third direction": setting("objects", 0, "runs", to={"2": [1, 2]}),
     "an answer without end": setting("objects", 0, "answers", to={"0": [1e300, 0.5]}),
@@ -192,7 +193,7 @@ def test_a_stream_waits_for_no_frame_that_has_passed(folder: Path) -> None:
     text, tensors = saved(folder, "stream")
     record = json.loads(text)
     assert record["position"] == 2
-    record["objects"][0]["waiting"] = [0]
+    record["objects"][0] |= {"waiting": [0], "prompts": [0], "answers": {"0": [1.0, 1.0]}}
 
     with pytest.raises(CheckpointError, match="has passed"):
         check_session(read_record(json.dumps(record), "a"), tensors, tiny_model(), "a")

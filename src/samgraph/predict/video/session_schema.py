@@ -196,6 +196,9 @@ def _check_frames(obj: Mapping[str, Any], found: SessionRecord, name: str) -> No
             raise _damaged(name, f"`{key}` of an object has a frame twice")
         if end is not None and listed and max(listed) >= end:
             raise _damaged(name, f"`{key}` of an object has frame {max(listed)} of {end}")
+        # Only what another session remembered (`remember`) comes before the first frame.
+        if key != "prompted" and listed and min(listed) < 0:
+            raise _damaged(name, f"`{key}` of an object has frame {min(listed)}")
     if set(obj["prompts"]) != set(obj["answers"]) or not set(obj["waiting"]) <= set(obj["answers"]):
         raise _damaged(name, "the prompts of an object and their answers are of different frames")
     if set(obj["prompted"]) & set(obj["tracked"]):
