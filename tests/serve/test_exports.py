@@ -153,7 +153,7 @@ def test_damaged_session_files_are_refused_and_leave_nothing(
         io.BytesIO(good)
     ).namelist()}  # fmt: skip
 
-    def packed(method: int = zipfile.ZIP_STORED, **changed: bytes) -> bytes:
+    def packed(method: int = zipfile.ZIP_STORED, /, **changed: bytes) -> bytes:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", method) as file:
             for name, data in {**parts, **changed}.items():

@@ -215,7 +215,7 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
 def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
     """The config, or a variant with the same tensors, by the name or hash of the file.
 
-    If neither tells, it is the config itself, with a warning that names the variants.
+    If neither identifies it, it is the config itself, with a warning that names the variants.
     """
     others = family.variants.get(config.name, ())
     if not others:

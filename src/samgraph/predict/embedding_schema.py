@@ -1,4 +1,4 @@
-"""What an embedding file may say, checked before it is used."""
+"""What an embedding file may contain, checked before it is used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

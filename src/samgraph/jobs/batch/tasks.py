@@ -88,15 +88,15 @@ class TaskOptions:
 
     def described(self) -> dict[str, Any]:
         """What distinguishes results from those of other options."""
-        said: dict[str, Any] = {"task": self.task}
+        fields: dict[str, Any] = {"task": self.task}
         if self.task == "segment":
-            said["all_masks"] = self.all_masks
+            fields["all_masks"] = self.all_masks
         if self.task == "everything":
             chosen = {name: getattr(self.everything, name) for name in EVERYTHING_FIELDS}
-            said["everything"] = {k: v for k, v in chosen.items() if not isinstance(v, list)}
+            fields["everything"] = {k: v for k, v in chosen.items() if not isinstance(v, list)}
         if self.task == "track":
-            said["formats"] = list(self.formats)
-        return said
+            fields["formats"] = list(self.formats)
+        return fields
 
 
 EVERYTHING_FIELDS = tuple(EverythingOptions.__dataclass_fields__)
@@ -236,14 +236,14 @@ class TaskRunner:
         job = TrackJob(found.path, prompts, out, self._options.formats, labels=labels)
         with self._turn:
             report = run_track(job, lambda: self._model, RunOptions(resume=True, progress=False))
-        said = {"folder": folder, "frames": report.written, "skipped": report.skipped}
-        return _success({**said, "damage": report.damage} if report.damage else said)
+        fields = {"folder": folder, "frames": report.written, "skipped": report.skipped}
+        return _success({**fields, "damage": report.damage} if report.damage else fields)
 
 
 def described(segment: Segment) -> dict[str, Any]:
     """A mask as results have it: a COCO annotation without ids, with its label."""
-    said = annotation_of(segment)
-    return said if segment.label is None else {**said, "label": segment.label}
+    fields = annotation_of(segment)
+    return fields if segment.label is None else {**fields, "label": segment.label}
 
 
 def named_rows(found: Input) -> list[tuple[ObjectId, PromptRow]]:

@@ -1,4 +1,4 @@
-"""What a session file may say. All of it is checked here, before anything is built.
+"""What a session file may contain. All of it is checked here, before anything is built.
 
 A session is a `.safetensors` file: JSON in its metadata, arrays beside it. Each field has a type
 and a range, every tensor a name that the JSON accounts for, the shape the model gives it, and
