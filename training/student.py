@@ -14,6 +14,7 @@ from samgraph.engines.protocol import Precision
 from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array
 from samgraph.models.sam2 import graphs
+from samgraph.models.sam2.attention_graphs import attend_memory
 from samgraph.models.sam2.config import Sam2Config
 
 Tensors = dict[str, torch.Tensor]
@@ -32,7 +33,7 @@ class Student:
         self._encode = Evaluator(graphs.image_encoder(config), half)
         self._decode = Evaluator(graphs.decode(config), "fp32")
         self._remember = Evaluator(graphs.encode_memory(config, images="N"), half)
-        self._recall = Evaluator(graphs.attend_memory(config, images="N"), half)
+        self._recall = Evaluator(attend_memory(config, images="N"), half)
         self._mask_prompt = Evaluator(graphs.mask_prompt(config), "fp32")
 
     def encode(self, images: torch.Tensor) -> Tensors:

@@ -1,6 +1,7 @@
 """`samgraph devices`, and the table it prints."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,8 +37,9 @@ class Finder:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No child process, and no device but the CPU."""
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No child process, no results of earlier ones, and no device but the CPU."""
+    monkeypatch.setenv("SAMGRAPH_CACHE", str(tmp_path))
     monkeypatch.setattr("samgraph.engines.openvino.bf16._probe", lambda: -1.0)
     for count in ("_cuda_devices", "_rocm_devices", "_intel_gpus", "_accelerators"):
         monkeypatch.setattr(f"samgraph.engines.devices.{count}", lambda: 0)

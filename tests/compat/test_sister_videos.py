@@ -42,6 +42,7 @@ def first_frames(golden: Golden, count: int) -> Golden:
     ],
 )
 def test_a_session_gives_every_recorded_number(video: str, engine: str, frames: int) -> None:
+    pytest.importorskip(engine)
     golden = Golden(families_dir() / f"video_{video}.npz")
     config = find_config(VIDEOS[video])[1]
     weights = sister_weights(golden.meta["config"], golden.weights_seed)

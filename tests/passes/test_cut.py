@@ -138,6 +138,18 @@ def test_what_has_the_size_of_another_input_is_in_the_second_part() -> None:
     assert [node.op for node in rest] == ["expand", "attention"]
 
 
+def test_an_input_that_nothing_reads_is_an_input_of_the_second_part() -> None:
+    builder = Builder("net")
+    image, points = builder.input("image", "f32[4]"), builder.input("points", "f32[4]")
+    builder.input("unread", "f32[N]")
+    graph = builder.finish(y=ops.sin(image) + points)
+
+    shared, rest = hoist_shared(graph, ["image"])
+
+    assert [value.name for value in shared.inputs] == ["image"]
+    assert {value.name for value in rest.inputs} == {"image.0", "points", "unread"}
+
+
 def test_parts_are_called_what_the_caller_says() -> None:
     shared, rest = hoist_shared(two_parts(), ("image",), ("first", "second"))
 

@@ -57,10 +57,10 @@ def test_a_device_with_memory_enough_changes_nothing(plain: Any) -> None:
         warnings.simplefilter("error")
         assert_same(tracked(small_device_model(memory)), plain)
 
-    assert ("attend_bank", 3) in memory.runs
+    assert ("attend_prepared", 3) in memory.runs
 
 
-@pytest.mark.parametrize("graph", ["attend_bank", "decode", "memory_encoder"])
+@pytest.mark.parametrize("graph", ["attend_prepared", "decode", "memory_encoder"])
 def test_many_objects_run_in_smaller_batches(graph: str, plain: Any) -> None:
     memory = SmallMemory(refuses=lambda name, batch: name == graph and batch > 1)
 
@@ -97,7 +97,7 @@ def test_a_bank_that_never_fits_is_on_the_host_from_the_start(plain: Any) -> Non
         assert_same(tracked(small_device_model(memory)), plain)
 
 
-@pytest.mark.parametrize("graph", ["image_encoder", "attend_bank", "compile attend_bank"])
+@pytest.mark.parametrize("graph", ["image_encoder", "attend_prepared", "compile attend_prepared"])
 @pytest.mark.parametrize("after", [0, 5])
 def test_a_video_goes_on_on_the_cpu(graph: str, after: int, plain: Any) -> None:
     now = [0]

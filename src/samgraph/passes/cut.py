@@ -87,12 +87,19 @@ def _reads(graph: Graph, values: Iterable[Value], stops: Collection[str]) -> set
     return found
 
 
-def stage(graph: Graph, name: str, results: Outputs, known: Mapping[str, str]) -> Graph:
+def stage(
+    graph: Graph,
+    name: str,
+    results: Outputs,
+    known: Mapping[str, str],
+    inputs_kept: Collection[Value] = (),
+) -> Graph:
     """The part of a graph that computes `results` from the values in `known`.
 
-    `known` gives the names that these values have as inputs of the part.
+    `known` gives the names that these values have as inputs of the part; `inputs_kept` are inputs
+    of the part even where it does not read them.
     """
-    needed = {value.name for _, value in results}
+    needed = {value.name for value in (*inputs_kept, *(value for _, value in results))}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
         if node.result.name in needed and node.result.name not in known:

@@ -31,8 +31,8 @@ def hoist_shared(
 ) -> tuple[Graph, Graph]:
     """The graph of what depends only on `inputs`, and the graph of the rest.
 
-    The outputs of the first are inputs of the second, under the same names. `names` are the
-    names of the two.
+    The outputs of the first are inputs of the second, under the same names; the other inputs are
+    inputs of the second even if nothing reads them. `names` are the names of the two.
     """
     given = [graph.input(name) for name in inputs]
     whole, marks = _with_expansions_sunk(graph)
@@ -47,7 +47,11 @@ def hoist_shared(
     known = {value.name: value.name for value in given}
     rest = {value.name: value.name for value in whole.inputs}
     rest |= {value.name: name for name, value in passed}
-    return stage(whole, first, passed, known), stage(whole, second, whole.outputs, rest)
+    others = [value for value in whole.inputs if value not in given]
+    return (
+        stage(whole, first, passed, known),
+        stage(whole, second, whole.outputs, rest, inputs_kept=others),
+    )
 
 
 def _with_expansions_sunk(graph: Graph) -> tuple[Graph, dict[str, str]]:

@@ -11,9 +11,9 @@ from samgraph.predict.everything.grids import Crop, crops_of
 from samgraph.predict.everything.on_device import mask_filter
 from samgraph.predict.everything.options import EverythingOptions
 from samgraph.predict.image.decoding import MaskPredictions, single_index
-from tests.engines.torch.test_images import blobs
 
 torch = pytest.importorskip("torch")
+from tests.engines.torch.test_images import blobs  # noqa: E402  (it needs torch too)
 
 
 def random_boxes(count: int, seed: int, spread: int = 40) -> tuple[Any, Any]:

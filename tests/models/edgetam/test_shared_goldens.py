@@ -48,6 +48,8 @@ def test_every_component_is_computed_alike() -> None:
 
 @pytest.mark.parametrize("engine", ["reference", "torch"])
 def test_other_engines_agree(engine: str) -> None:
+    if engine == "torch":
+        pytest.importorskip("torch")
     golden, bench = sister_bench("edgetam", EDGETAM, GRAPHS, engine)
     parts = [
         tables(golden, bench),

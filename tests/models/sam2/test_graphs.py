@@ -10,6 +10,12 @@ import pytest
 from samgraph.errors import OptionError
 from samgraph.graph import Array, parse_graph, print_graph
 from samgraph.models.sam2 import graphs
+from samgraph.models.sam2.attention_graphs import (
+    attend_bank,
+    attend_memory,
+    attend_prepared,
+    prepare_frame,
+)
 from samgraph.models.sam2.config import CONFIGS, Sam2Config, find_config, from_json
 from samgraph.models.sam2.model import Sam2Model
 from samgraph.runtime import CompileOptions
@@ -231,7 +237,7 @@ def test_every_profile_remembers_alike(profile: str, fast: Bench) -> None:
 
 def test_the_value_projection_is_absorbed_unless_switched_off() -> None:
     """Attention over a memory of 64 channels, or over its projection to 256."""
-    graph = graphs.attend_memory(TEST)
+    graph = attend_memory(TEST)
 
     widths = {}
     for profile in ("fused", "projected-values"):
@@ -240,6 +246,20 @@ def test_the_value_projection_is_absorbed_unless_switched_off() -> None:
         widths[profile] = [int(str(value.type.shape[-1])) for value in values]
 
     assert widths == {"fused": [256, 64] * 2, "projected-values": [256, 256] * 2}
+
+
+@pytest.mark.parametrize("name", ["sam2-tiny", "sam2.1-tiny", "samgraph-nano"])
+def test_attention_in_two_parts_takes_what_it_takes_in_one(name: str) -> None:
+    """Also pointer times, which SAM 2.0 does not read."""
+    config = find_config(name).smallest()
+    whole, first, rest = (
+        {value.name for value in trace(config).inputs}
+        for trace in (attend_bank, prepare_frame, attend_prepared)
+    )
+
+    assert first == {"embedding"}
+    assert whole - first <= rest
+    assert rest - whole == {name for name, _ in prepare_frame(config).outputs}
 
 
 @pytest.mark.parametrize("size", [64, 320])

@@ -7,6 +7,7 @@ import pytest
 
 from samgraph.models.loading import load_model
 from samgraph.models.sam2 import graphs
+from samgraph.models.sam2.attention_graphs import attend_memory
 from samgraph.models.sam2.config import CONFIGS, MEDSAM2, find_config, from_json
 from samgraph.runtime import CompileOptions
 from tests.models.sam2.bench import known_weights
@@ -24,7 +25,7 @@ def test_it_is_found_by_name_and_has_the_tensors_of_tiny() -> None:
 
 
 def test_keys_are_rotated_in_its_own_grid() -> None:
-    ropes = [node for node in graphs.attend_memory(MEDSAM2) if node.op == "axial_rope"]
+    ropes = [node for node in attend_memory(MEDSAM2) if node.op == "axial_rope"]
 
     assert len(ropes) == 4 * 4
     assert all(node.attributes["grid"] == (32, 32) for node in ropes)

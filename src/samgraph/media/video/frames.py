@@ -122,7 +122,7 @@ class FrameList(FrameSource):
 
     def time(self, index: int) -> float | None:
         """None: such frames carry no time."""
-        check_index(index, self.length, self._name)
+        check_index(index, len(self._items), self._name)
         return None
 
     def frame_name(self, index: int) -> str:

@@ -12,13 +12,13 @@ from samgraph.graph import Builder, Graph
 from samgraph.models.efficienttam.config import EfficientTamConfig
 from samgraph.models.efficienttam.pooled_attention import pooled_attention
 from samgraph.models.efficienttam.vit import neck, vit
-from samgraph.models.sam2.graphs import (
+from samgraph.models.sam2.attention_graphs import (
     attend_bank,
     attend_memory,
     attend_prepared,
-    graph_set,
     prepare_frame,
 )
+from samgraph.models.sam2.graphs import graph_set
 from samgraph.models.sam2.memory_design import MemoryDesign
 
 POOLED = "_pooled"

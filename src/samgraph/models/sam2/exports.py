@@ -19,6 +19,7 @@ from samgraph import ops
 from samgraph.graph import Array, Builder, Graph, symbol
 from samgraph.models.family import ABSENT, NO_POINT, ExportPlan
 from samgraph.models.sam2 import graphs
+from samgraph.models.sam2.attention_graphs import attend_memory
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.export_steps import GRAPHS, STEPS, SYMBOLS, VALUES
 from samgraph.models.sam2.mask_decoder import STABILITY_DELTA, STABILITY_WANTED
@@ -39,7 +40,7 @@ def plan(config: Sam2Config, weights: Mapping[str, Array]) -> ExportPlan:
             "decode": graphs.decode(config),
             "mask_prompt": graphs.mask_prompt(config),
             "memory_encoder": graphs.encode_memory(config),
-            "memory_attention": _renamed(graphs.attend_memory(config), "embedding", "conditioned"),
+            "memory_attention": _renamed(attend_memory(config), "embedding", "conditioned"),
             "track": track(config),
         },
         exact=EXACT,
@@ -57,7 +58,7 @@ def track(config: Sam2Config) -> Graph:
     As `memory_attention`, `decode` without a prompt and `memory_encoder`, one after another.
     """
     builder, N = Builder("track"), symbol("N")
-    attend, decode = graphs.attend_memory(config), graphs.decode_tracked(config)
+    attend, decode = attend_memory(config), graphs.decode_tracked(config)
     remember = fix_inputs(graphs.encode_memory(config), {"binary": False})
     given = {value.name: builder.input(value.name, value.type) for value in attend.inputs}
     fine = {}

@@ -35,6 +35,7 @@ class Sizes:
             channels=self.channels,
             decoder_heads=self.heads,
             memory_heads=1,
+            memory_pool=1,
             grid=self.grid,
             rope_theta=100.0,
             norm_eps=self.eps,

@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 
 from samgraph import ops
-from samgraph.graph import Array, Dim, Scope, Tensor
-from samgraph.models.sam2 import memory_attention, memory_bank, memory_design, memory_encoder
+from samgraph.graph import Array, Scope, Tensor
+from samgraph.models.sam2 import (
+    memory_attention,
+    memory_bank,
+    memory_design,
+    memory_encoder,
+    tracker_config,
+)
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.ops import OPS
 from tests.models.sam2.faults.planting import Patch, fault, resize_otherwise, wrap
@@ -135,12 +141,12 @@ def another_rope_theta(patch: Patch) -> None:
 
 
 def _cross(patch: Patch, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-    def attend(
-        original: Any, at: Scope, config: Sam2Config, q: Tensor, k: Tensor, v: Tensor, rest: Dim
+    def project(
+        original: Any, at: Scope, config: Sam2Config, q: Tensor, k: Tensor, v: Tensor
     ) -> Any:
-        return original(at, config, q, *change(k, v), rest)
+        return original(at, config, q, *change(k, v))
 
-    wrap(patch, memory_attention, "rope_attention", attend)
+    wrap(patch, memory_attention, "project", project)  # in self-attention k and v are equal
 
 
 @fault("memory_attention:b")
@@ -195,7 +201,7 @@ def slots_off_by_one(patch: Patch) -> None:
 
 @fault("wiring:memory_attention")
 def frames_without_their_place(patch: Patch) -> None:
-    wrap(patch, memory_bank, "sine_grid", lambda original, *given: original(*given) * 0)
+    wrap(patch, tracker_config, "token_positions", lambda original, *given: original(*given) * 0)
 
 
 @fault("wiring:memory_attention")
