@@ -12,6 +12,7 @@ from samgraph.exporters import ExportOptions
 from samgraph.models.exporting import export_model, export_plan
 from tests import tolerances
 from tests.models.exported import SIZES, manifest_of, random_inputs, run_onnx
+from tests.models.sisters import small_sister
 from tests.predict.models import tiny_model
 
 onnx = pytest.importorskip("onnx")
@@ -171,3 +172,21 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(OutputError, match="cannot be made"):
         export_model(tiny_model(), "onnx", tmp_path / "file" / "below")
+
+
+def test_edgetam_is_exported_with_its_own_memory(tmp_path: Path) -> None:
+    """Every graph computes what ours does; a frame has as many tokens as the manifest says."""
+    model, rng = small_sister("small edgetam").core, np.random.default_rng(1)
+    export_model(model, "onnx", tmp_path)
+    manifest = manifest_of(tmp_path)
+
+    assert manifest["constants"]["memory_tokens"] == model.config.memory_tokens != model.config.grid
+    for name, graph in export_plan(model, ExportOptions()).graphs.items():
+        inputs = random_inputs(manifest["graphs"][name], SIZES[1], rng)
+        expected = model.session.compile(graph, model.weights).run_numpy(inputs)
+        found = run_onnx(tmp_path / f"{name}.onnx", inputs)
+        for key, want in expected.items():
+            scale = max(1.0, float(np.abs(want).max(initial=0)))
+            is_count = key == "stability"
+            limit = tolerances.EXPORTED_STABILITY if is_count else tolerances.EXPORTED * scale
+            assert np.abs(found[key] - want).max(initial=0) <= limit, (name, key)

@@ -17,6 +17,7 @@ _COMMANDS = {
     "segment": "masks of objects in images, from clicks, boxes or masks",
     "everything": "automatic masks of everything in images",
     "track": "follow objects through a video",
+    "volume": "objects in a CT or MR scan, from a box on one slice",
     "batch": "any of these on many files, on all cores or on Ray, resumable",
     "serve": "a page to click on images and videos, and an HTTP API",
     "convert": "masks from one format to another, with no model",

@@ -32,7 +32,7 @@ def command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for title in ("name", "parameters", "size", "here", *_QUALITY):
         table.add_column(title, justify="left" if title in _LEFT else "right")
     for row in rows:
@@ -40,8 +40,10 @@ def command(as_json: bool) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\n{_FIGURES_NOTE}", soft_wrap=True)
-    licences = sorted({str(row["licence"]) for row in rows})
+    licences = sorted({str(row["licence"]) for row in rows if row["licence"]})
     console.print(f"licence of the weights: {', '.join(licences)}")
+    unknown = ", ".join(str(row["name"]) for row in rows if not row["licence"])
+    console.print(f"of {unknown}: what the authors' page says")
     kept = printable(f"downloads are kept in {cache_folder()}")
     console.print(kept, soft_wrap=True, markup=False)
     console.print('use one with `--model NAME`, or `samgraph.load("NAME")`')

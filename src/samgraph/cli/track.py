@@ -29,6 +29,7 @@ from samgraph.jobs.track import (
 )
 from samgraph.jobs.track_everything import EverythingJob, SearchOptions
 from samgraph.predict.video.prompts import ObjectId
+from samgraph.progress import pace
 
 FRAME = click.IntRange(min=0)
 _EXAMPLES = """
@@ -72,6 +73,14 @@ tracking_options = option_group(
     ),
     policy_option,
 )  # fmt: skip
+every_option = click.option(
+    "--every", type=FRAME, metavar="N",
+    help="Search for new things every N frames (30), and when the picture changes.",
+)  # fmt: skip
+max_objects_option = click.option(
+    "--max-objects", type=click.IntRange(min=1), metavar="N",
+    help="The most objects tracked at once (32): the absent and the smallest end.",
+)  # fmt: skip
 search_options = option_group(
     "search",
     SearchOptions,
@@ -79,14 +88,8 @@ search_options = option_group(
         "--everything", is_flag=True,
         help="Find and track everything, without prompts; new things as they enter.",
     ),
-    click.option(
-        "--every", type=FRAME, metavar="N",
-        help="Search for new things every N frames (30), and when the picture changes.",
-    ),
-    click.option(
-        "--max-objects", type=click.IntRange(min=1), metavar="N",
-        help="The most objects tracked at once (32): the absent and the smallest end.",
-    ),
+    every_option,
+    max_objects_option,
     click.option(
         "--points-per-side", type=click.IntRange(min=1), metavar="N",
         help="Points along each side of the grid that a search prompts (16).",
@@ -203,14 +206,14 @@ def _summary(report: TrackReport, out: Path) -> dict[str, Any]:
         "frames": report.written,
         "skipped": report.skipped,
         "damage": report.damage,
-        "frames_per_second": None if report.rate is None else round(report.rate, 2),
+        "frames_per_second": None if report.rate is None else round(report.rate, 4),
         "written": [str(file) for file in report.files],
     }
 
 
 def _print(report: TrackReport, out: Path, *, strict: bool, quiet: bool) -> ExitCode:
     """Print how the run ended; the exit code."""
-    rate = "" if report.rate is None else f", {report.rate:.1f} per second"
+    rate = "" if report.rate is None else f", {pace(report.rate)}"
     if not quiet:
         click.echo(printable(f"{report.written} frames in {out}{rate}"), err=True)
     if report.damage is None:

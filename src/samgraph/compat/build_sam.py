@@ -19,9 +19,10 @@ from samgraph.errors import CheckpointError, OptionError
 from samgraph.models import families
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import Source, load_model
-from samgraph.models.sam2.config import CONFIGS
+from samgraph.models.sam2.config import CONFIGS, MEDSAM2
 from samgraph.models.sam2.tracker_config import TrackerConfig
 
+_MEDSAM2_FILE = "sam2.1-hiera-t512"
 _FILE = re.compile(r"(?P<name>sam2(\.1)?_hiera_(t|s|b\+|l))\.ya?ml")
 
 
@@ -89,6 +90,8 @@ def config_named(config_file: str | TrackerConfig) -> TrackerConfig:
         own: dict[str, TrackerConfig] = {**family.configs, **family.named}
         if sister in own:
             return own[sister]
+    if sister == _MEDSAM2_FILE:
+        return MEDSAM2
     found = _FILE.fullmatch(path.name)
     try:
         return CONFIGS[checkpoint.normalise(found["name"] if found else str(config_file))]

@@ -257,8 +257,8 @@ def check_same_run(
             hint="continue it with --resume, or replace it with --overwrite",
         )
     wanted = json.loads(json.dumps(described))
-    for key in {**wanted, **earlier}.keys() - {ENDING}:
-        if wanted.get(key) != earlier.get(key):
+    for key in {**wanted, **earlier}:  # in order: the task before its options
+        if key != ENDING and wanted.get(key) != earlier.get(key):
             raise OutputError(
                 f"`{folder}` holds the results of another run: {key} differs",
                 got=str(wanted.get(key))[:100],

@@ -15,7 +15,7 @@ from samgraph.jobs.batch.inputs import Input, InputOptions, find_inputs
 from samgraph.jobs.batch.manifests import LONGEST_LINE
 from samgraph.jobs.batch.plan import Plan
 from samgraph.jobs.batch.remote import read_remote
-from samgraph.jobs.batch.tasks import failure_of
+from samgraph.jobs.batch.tasks import failure_of, video_prompts
 from tests.peak import peak_bytes
 
 has_parquet = pytest.mark.skipif(
@@ -187,12 +187,19 @@ def test_folders_are_searched_deeply_and_patterns_are_matched(tmp_path: Path) ->
         path.touch()
 
     assert [one.name for one in found(tmp_path)] == ["a.JPG", "b.png", "deep/er/c.webp"]
-    assert [one.name for one in found(tmp_path, is_video=True)] == ["x.mp4"]
+    videos = ["x.mp4", "deep/er"]
+    assert [one.name for one in found(tmp_path, is_video=True)] == videos
+    assert found(tmp_path / "deep/er", is_video=True)[0].name == "er"
+    (one,) = found(tmp_path / "deep" / "*", is_video=True)
+    assert one.path == str(tmp_path / "deep/er")
+    with pytest.raises(ImageError, match=r"gone.png` does not exist"):
+        found(tmp_path / "gone.png")
     assert [one.path for one in found(tmp_path / "*.png")] == [str(tmp_path / "b.png")]
     with pytest.raises(ImageError, match="nothing matches"):
         found(tmp_path / "*.gif")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(ImageError, match="holds no videos"):
-        found(tmp_path / "deep", is_video=True)
+        found(tmp_path / "empty", is_video=True)
 
 
 def test_prompts_from_a_coco_file_and_from_yolo_labels(tmp_path: Path) -> None:
@@ -224,6 +231,30 @@ def test_prompts_from_a_coco_file_and_from_yolo_labels(tmp_path: Path) -> None:
     (labels / "z.txt").write_text("0 0.5 0.5 0.2 0.2\n")
     with pytest.raises(PromptError, match="not given"):
         found(images, prompts=str(labels))
+
+
+def test_rows_of_one_object_on_one_frame_are_one_prompt(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"path": "c.mp4", "object": "cup", "box": [1.0, 2.0, 3.0, 4.0]},
+        {"path": "c.mp4", "object": "cup", "points": [[5.0, 6.0]]},
+        {"path": "c.mp4", "object": "cup", "negatives": [[7.0, 8.0]], "frame": 2},
+        {"path": "c.mp4", "object": "cup", "points": [[9.0, 9.0]], "frame": 2},
+    ]
+    (one,) = found(write_manifest(tmp_path / "a.jsonl", rows))
+
+    said = {key: prompt.described() for key, prompt in video_prompts(one).items()}
+
+    assert said == {
+        ("cup", 0): {
+            "points": ((5.0, 6.0),), "labels": (1,), "box": (1.0, 2.0, 3.0, 4.0), "mask": None,
+        },
+        ("cup", 2): {
+            "points": ((7.0, 8.0), (9.0, 9.0)), "labels": (0, 1), "box": None, "mask": None,
+        },
+    }  # fmt: skip
+    (twice,) = found(write_manifest(tmp_path / "b.jsonl", [rows[0], rows[0] | {"label": "x"}]))
+    with pytest.raises(PromptError, match="`cup` has two boxes on frame 0"):
+        video_prompts(twice)
 
 
 def test_a_plan_has_every_input_once_with_all_its_prompts(tmp_path: Path) -> None:

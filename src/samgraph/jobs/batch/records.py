@@ -49,6 +49,7 @@ class Shard:
         images: Images in the shard's file.
         annotations: Masks in it.
         categories: Labels that are new in it, in order.
+        damaged: Inputs with a result that says `damage`.
     """
 
     number: int
@@ -58,6 +59,7 @@ class Shard:
     images: int = 0
     annotations: int = 0
     categories: Sequence[str] = field(default_factory=tuple)
+    damaged: int = 0
 
     def line(self) -> bytes:
         """As the journal has it."""
@@ -69,6 +71,7 @@ class Shard:
             "images": self.images,
             "annotations": self.annotations,
             "categories": list(self.categories),
+            "damaged": self.damaged,
         }
         return json_bytes(fields, compact=True) + b"\n"
 
@@ -94,6 +97,7 @@ _SHARD = record(
         "images": _COUNT,
         "annotations": _COUNT,
         "categories": list_of(text(1 << 16), MOST_INPUTS),
+        "damaged": _COUNT,
     }
 )
 
@@ -149,7 +153,7 @@ def shard_of(line: bytes) -> Shard | None:
         return None
     return Shard(
         found["shard"], keys, prompts, failed, found["images"], found["annotations"],
-        found["categories"],
+        found["categories"], found["damaged"],
     )  # fmt: skip
 
 

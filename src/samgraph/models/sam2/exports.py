@@ -11,7 +11,7 @@
 Symbols and shapes as in `graphs.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +20,10 @@ from samgraph.graph import Array, Builder, Graph, symbol
 from samgraph.models.family import ABSENT, NO_POINT, ExportPlan
 from samgraph.models.sam2 import graphs
 from samgraph.models.sam2.attention_graphs import attend_memory
-from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.export_steps import GRAPHS, STEPS, SYMBOLS, VALUES
 from samgraph.models.sam2.mask_decoder import STABILITY_DELTA, STABILITY_WANTED
+from samgraph.models.sam2.memory_design import SAM2_MEMORY, MemoryDesign
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.passes.fix_inputs import fix_inputs
 
 # Masks decoded in a lower precision differ: down to 0.88 IoU in bf16, 0.90 in fp16 (nano).
@@ -31,17 +32,26 @@ CLAMP = 32.0  # of logits that are given back as a mask prompt
 MASK_SCORE = 10.0  # the object score of a mask given by a user
 
 
-def plan(config: Sam2Config, weights: Mapping[str, Array]) -> ExportPlan:
-    """The graphs to export, and the model's part of the manifest."""
+def plan(
+    config: TrackerConfig,
+    weights: Mapping[str, Array],
+    image_encoder: Callable[[Any], Graph] = graphs.image_encoder,
+    design: MemoryDesign = SAM2_MEMORY,
+) -> ExportPlan:
+    """The graphs to export, and the model's part of the manifest.
+
+    A sister model with finer maps gives its own image encoder and design of memory.
+    """
+    attention = attend_memory(config, design=design)
     return ExportPlan(
         graphs={
-            "image_encoder": graphs.image_encoder(config),
+            "image_encoder": image_encoder(config),
             "decode_points": graphs.decode_points(config),
             "decode": graphs.decode(config),
             "mask_prompt": graphs.mask_prompt(config),
-            "memory_encoder": graphs.encode_memory(config),
-            "memory_attention": _renamed(attend_memory(config), "embedding", "conditioned"),
-            "track": track(config),
+            "memory_encoder": graphs.encode_memory(config, design=design),
+            "memory_attention": _renamed(attention, "embedding", "conditioned"),
+            "track": track(config, design),
         },
         exact=EXACT,
         about=GRAPHS,
@@ -52,14 +62,14 @@ def plan(config: Sam2Config, weights: Mapping[str, Array]) -> ExportPlan:
     )
 
 
-def track(config: Sam2Config) -> Graph:
+def track(config: TrackerConfig, design: MemoryDesign = SAM2_MEMORY) -> Graph:
     """One tracked frame: features [1, ...] and the memory of N objects -> masks and memories.
 
     As `memory_attention`, `decode` without a prompt and `memory_encoder`, one after another.
     """
     builder, N = Builder("track"), symbol("N")
-    attend, decode = attend_memory(config), graphs.decode_tracked(config)
-    remember = fix_inputs(graphs.encode_memory(config), {"binary": False})
+    attend, decode = attend_memory(config, design=design), graphs.decode_tracked(config)
+    remember = fix_inputs(graphs.encode_memory(config, design=design), {"binary": False})
     given = {value.name: builder.input(value.name, value.type) for value in attend.inputs}
     fine = {}
     for name in ("fine_0", "fine_1"):
@@ -86,7 +96,7 @@ def _renamed(graph: Graph, output: str, name: str) -> Graph:
     return replace(graph, outputs=outputs)
 
 
-def constants(config: Sam2Config, weights: Mapping[str, Array]) -> dict[str, Any]:
+def constants(config: TrackerConfig, weights: Mapping[str, Array]) -> dict[str, Any]:
     """Numbers that a caller needs besides the graphs."""
     return {
         "image_size": config.image_size,
@@ -94,7 +104,7 @@ def constants(config: Sam2Config, weights: Mapping[str, Array]) -> dict[str, Any
         "grid": config.grid,
         "channels": config.channels,
         "memory_channels": config.memory_channels,
-        "memory_tokens": config.grid**2,
+        "memory_tokens": config.memory_tokens,
         "memory_frames": config.memory_frames,
         "max_pointers": config.max_pointers,
         "signed_pointer_time": config.signed_pointer_time,
