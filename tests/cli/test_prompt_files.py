@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.errors import PromptError
+from samgraph.errors import ImageError, PromptError
 from samgraph.formats import read_coco
 from samgraph.jobs.batch.manifests import read_manifest
 from samgraph.jobs.prompt_files import read_prompt_file
@@ -143,6 +143,7 @@ def test_prompts_of_images_that_were_not_given_are_refused(samgraph: Run) -> Non
         ("", "no header"),
         ("a.png,1,2,3,4\n", "no header"),
         ("path,box,colour\n", "column `colour`"),
+        ("path,x0,x0,y0,x1,y1\na.png,1,9,2,3,4\n", "two columns `x0`"),
         ("path,box\n", "has no prompt"),
         ("path,box\na.png,1 2 3\n", "line 2 .* four numbers"),
         ("path,box\na.png,1 2 3 x\n", "no number"),
@@ -158,6 +159,35 @@ def test_a_file_that_makes_no_sense_says_where(tmp_path: Path, text: str, messag
 
     with pytest.raises(PromptError, match=message):
         read_prompt_file(str(path))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"categories": 5},
+        {"categories": [5]},
+        {"images": {}},
+        {"annotations": [[]]},
+        {"images": [1]},
+    ],
+)
+def test_a_coco_file_of_other_kinds_is_refused(tmp_path: Path, changed: dict[str, object]) -> None:
+    path = tmp_path / "boxes.json"
+    image = {"id": 1, "file_name": "a.png"}
+    document = {"images": [image], "annotations": [{"image_id": 1, "bbox": [1, 2, 3, 4]}]}
+    path.write_text(json.dumps({**document, **changed}))
+
+    with pytest.raises((PromptError, ImageError), match=r"boxes\.json"):
+        read_prompt_file(str(path))
+
+
+def test_a_category_of_another_kind_is_no_label(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.json"
+    box = {"image_id": 1, "bbox": [1, 2, 3, 4], "category_id": [1]}
+    images = [{"id": 1, "file_name": "a.png"}]
+    path.write_text(json.dumps({"images": images, "annotations": [box]}))
+
+    assert [row.label for row in read_prompt_file(str(path)).rows] == [None]
 
 
 def test_a_row_outside_its_image_says_which(tmp_path: Path) -> None:

@@ -158,13 +158,22 @@ def test_damaged_session_files_are_refused_and_leave_nothing(
         io.BytesIO(good)
     ).namelist()}  # fmt: skip
 
-    def packed(**changed: bytes) -> bytes:
+    def packed(method: int = zipfile.ZIP_STORED, /, **changed: bytes) -> bytes:
         buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as file:
+        with zipfile.ZipFile(buffer, "w", method) as file:
             for name, data in {**parts, **changed}.items():
                 file.writestr(name, data)
         return buffer.getvalue()
 
+    def document(**changed: Any) -> bytes:
+        found = {**json.loads(parts["document.json"]), **changed}
+        return packed(**{"document.json": json.dumps(found).encode()})
+
+    first = parts["masks.jsonl"].partition(b"\n")[0] + b"\n"
+    deflated = bytearray(packed(zipfile.ZIP_DEFLATED))
+    deflated[60:90] = b"\xff" * 30
+    directory = packed(**{f"{n:0100}": b"" for n in range(8000)})
+    operation = {"kind": "prompt", "object": 1, "points": [[1, 1]], "labels": [1]}
     wrong = [
         b"PK\x03\x04", good[: len(good) // 2], b"nothing",
         packed(**{"../evil": b"x"}),
@@ -173,6 +182,13 @@ def test_damaged_session_files_are_refused_and_leave_nothing(
         packed(**{"masks.jsonl": b"nothing\n"}),
         packed(**{"masks.jsonl": parts["masks.jsonl"].replace(b'"counts":"', b'"counts":"0')}),
         packed(**{"state.safetensors": b"\x08" + bytes(20)}),
+        packed(**{"masks.jsonl": first.replace(b'"frame":0', b'"frame":2147483647')}),
+        packed(**{"masks.jsonl": first.replace(b'"object":1', b'"object":2')}),
+        packed(zipfile.ZIP_DEFLATED, **{"masks.jsonl": b" " * 100_000_000}),
+        packed(zipfile.ZIP_LZMA), packed(zipfile.ZIP_BZIP2), bytes(deflated), directory,
+        document(pending=[operation] * 1000),
+        document(objects=[{"id": number} for number in range(1, 10_000)]),
+        document(objects=[{"id": 1}, {"id": 1}]),
     ]  # fmt: skip
     with running(tmp_path) as other:
         for data in wrong:

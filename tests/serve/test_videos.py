@@ -352,6 +352,19 @@ def test_a_session_survives_a_restart(tmp_path: Path) -> None:
         assert found == library_masks(server.folder, 7)
 
 
+def test_the_largest_number_of_an_object_survives_a_restart(tmp_path: Path) -> None:
+    with running(tmp_path / "s") as server:
+        name = video_id(server.client)
+        far = server.client.post(f"/api/videos/{name}/prompts", json=CUP | {"object": 2**31 - 1})
+        assert far.status_code == 200, far.text
+        more = server.client.post(f"/api/videos/{name}/objects", json={})
+        assert (more.status_code, error_of(more)["code"]) == (400, "bad_input")
+
+    with running(tmp_path / "s") as server:
+        found = server.client.get(f"/api/videos/{name}").json()
+        assert [obj["id"] for obj in found["objects"]] == [2**31 - 1]
+
+
 def test_sessions_leave_memory_and_come_back(tmp_path: Path) -> None:
     with running(tmp_path, max_loaded=1) as server:
         names = [video_id(server.client) for _ in range(3)]

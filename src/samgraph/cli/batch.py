@@ -98,11 +98,11 @@ worker_options = option_group(
     WorkerOptions,
     click.option(
         "--workers", type=click.IntRange(min=1),
-        help="Processes, each with its own model; one per core up to 8 if not said, one on a GPU.",
+        help="Processes, each with its own model; by default one per core up to 8, one on a GPU.",
     ),
     click.option(
         "--batch-size", type=click.IntRange(1, 64),
-        help="Images that go through the encoder at once; 4 on a GPU, else 1, if not said.",
+        help="Images that go through the encoder at once; by default 4 on a GPU, else 1.",
     ),
     click.option(
         "--retries", type=click.IntRange(0, 100), default=2, show_default=True,
@@ -165,8 +165,8 @@ search_options = option_group(
     ),
     click.option(
         "--format", "formats", multiple=True, metavar="NAME",
-        help=f"Masks: {', '.join(MASK_FORMATS)} (coco if not said). Videos: what `track` writes "
-        "(davis if not said), may be repeated.",
+        help=f"Masks: {', '.join(MASK_FORMATS)} (coco by default). Videos: what `track` writes "
+        "(davis by default), may be repeated.",
     ),
     click.option(
         "--shard-size", type=click.IntRange(1, 100_000), default=1000, show_default=True,

@@ -90,7 +90,7 @@ def ordered_records(file: io.BufferedReader) -> Iterator[dict[str, Any]]:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """What `run.json` in a folder says; nothing where it is missing or damaged."""
+    """The content of `run.json` in a folder; nothing where it is missing or damaged."""
     try:
         return run_of(read_regular(folder / RUN, LONGEST_RUN) or b"")
     except (OSError, ValueError):
@@ -98,7 +98,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def _whole_lines(file: io.BufferedReader) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every line up to the first that is not whole: where it begins, and what it says."""
+    """Every line up to the first that is not whole: where it begins, and its content."""
     file.seek(0)
     at = 0
     while line := file.readline(LONGEST_LINE):

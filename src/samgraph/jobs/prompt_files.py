@@ -12,7 +12,7 @@ Coordinates are pixels of the upright image.
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -23,6 +23,7 @@ from samgraph.formats.yolo import CLASS_FILE
 from samgraph.predict.image.encoded import EncodedImage
 from samgraph.predict.image.result import Result
 from samgraph.predict.prompts import Prompt, assemble, read_prompts
+from samgraph.untrusted.text import shown
 
 Numbers = tuple[float, ...]
 PATHS = ("path", "image", "file", "filename", "file_name")
@@ -183,10 +184,21 @@ def _check_columns(names: list[str], path: str) -> None:
             got=", ".join(names)[:100],
             expected="path, then box or x0,y0,x1,y1 (or xmin,ymin,xmax,ymax) or points, and label",
         )
-    unknown = [name for name in names if name and name not in COLUMNS]
-    if unknown:
-        expected = ", ".join(sorted(COLUMNS))
-        raise PromptError(f"`{path}` has a column `{unknown[0]}`", expected=expected)
+    check_columns(names, f"`{path}`", COLUMNS)
+
+
+def check_columns(names: Sequence[str], where: str, known: Collection[str]) -> None:
+    """Refuse columns that are unknown, or there twice.
+
+    Raises:
+        PromptError: One is.
+    """
+    for index, name in enumerate(names):
+        if name and name not in known:
+            expected = ", ".join(sorted(known))
+            raise PromptError(f"{where} has a column `{shown(name, 60)}`", expected=expected)
+        if name and name in names[:index]:
+            raise PromptError(f"{where} has two columns `{shown(name, 60)}`")
 
 
 def _csv_row(values: Mapping[str, str], where: str) -> PromptRow:
@@ -238,7 +250,7 @@ def _coco_rows(path: str) -> Iterator[PromptRow]:
     }
     names = {
         take(category, "id", int, where): take(category, "name", str, where)
-        for category in document.get("categories") or ()
+        for category in _categories(document, where)
     }
     for number, annotation in enumerate(take(document, "annotations", list, where), start=1):
         at = f"annotation {number} of {where}"
@@ -247,8 +259,15 @@ def _coco_rows(path: str) -> Iterator[PromptRow]:
         if image is None or len(numbers) != 4 or None in numbers:
             raise PromptError(f"{at} has no image or no box")
         x, y, width, height = (side or 0.0 for side in numbers)
-        label = names.get(annotation.get("category_id"))
+        kind = annotation.get("category_id")
+        label = names.get(kind) if isinstance(kind, int) else None
         yield PromptRow(_path(image), at, (x, y, x + width, y + height), label=label)
+
+
+def _categories(document: Mapping[str, Any], where: str) -> list[Any]:
+    """The categories of a COCO file, which it need not have."""
+    is_there = document.get("categories") is not None
+    return take(document, "categories", list, where) if is_there else []
 
 
 def _yolo_rows(folder: Path) -> Iterator[PromptRow]:

@@ -2,8 +2,9 @@
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +232,7 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
 def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
     """The config, or another with the same tensors, by the name or hash of the file.
 
-    If neither tells, it is the config itself, with a warning that names its variants.
+    If neither identifies it, it is the config itself, with a warning that names its variants.
     """
     others, name = family.variants.get(config.name, ()), None
     if os.path.isfile(found.source):
@@ -250,10 +251,18 @@ def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
 def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of every config that can be recognised, by its name."""
     return {
-        name: family.weight_shapes(config.smallest())
+        name: _smallest_shapes(family.weight_shapes, config)
         for family in families()
         for name, config in family.configs.items()
     }
+
+
+@cache
+def _smallest_shapes(
+    weight_shapes: Callable[[Any], dict[str, tuple[int, ...]]], config: Any
+) -> dict[str, tuple[int, ...]]:
+    """The tensors of a config; found by tracing it, which takes tenths of a second."""
+    return weight_shapes(config.smallest())
 
 
 def _traced(family: Family, config: Any, found: Checkpoint) -> dict[str, Graph]:

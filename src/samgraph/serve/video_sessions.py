@@ -335,6 +335,8 @@ class VideoSession:
     def _new_object(self, number: int) -> NamedObject:
         if len(self.document.objects) >= self._max_objects:
             raise PromptError("there are too many objects", expected=str(self._max_objects))
+        if number >= 2**31:
+            raise PromptError("no number is left for an object", hint="give it a smaller one")
         obj = NamedObject(number)
         self.document.objects.append(obj)
         self.document.next_id = max(self.document.next_id, number + 1)

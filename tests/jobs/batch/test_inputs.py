@@ -3,17 +3,20 @@
 import importlib.util
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from samgraph.errors import ImageError, PromptError
+from samgraph.jobs.batch import manifests
 from samgraph.jobs.batch.inputs import Input, InputOptions, find_inputs
 from samgraph.jobs.batch.manifests import LONGEST_LINE
 from samgraph.jobs.batch.plan import Plan
 from samgraph.jobs.batch.remote import read_remote
 from samgraph.jobs.batch.tasks import failure_of, video_prompts
+from tests.peak import peak_bytes
 
 has_parquet = pytest.mark.skipif(
     importlib.util.find_spec("pyarrow") is None, reason="pyarrow is missing: pip install pyarrow"
@@ -125,10 +128,47 @@ def test_a_bad_row_is_refused_in_a_sentence(line: str, message: str, tmp_path: P
     assert "line 2" in str(caught.value)
 
 
+@has_parquet
+def test_a_small_parquet_file_takes_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand rows of one text are one text in the file; the values of a list, a few bytes."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    labels = pa.DictionaryArray.from_arrays(pa.array([0] * 500, pa.int32()), ["a" * 2_000_000])
+    table = pa.table({"path": ["a.png"] * 500, "label": labels})
+    parquet.write_table(table, path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 2000
+    before = peak_bytes()
+    with pytest.raises(PromptError, match="short text"):
+        found(path)
+    assert peak_bytes() - before < 200e6
+
+    rows = [{"path": "a.png", "points": [[1.0, 2.0]] * 100}] * 10
+    write_manifest(path, rows)
+    assert len(found(path)) == 1
+    monkeypatch.setattr(manifests, "MOST_VALUES", 2000)
+    with pytest.raises(PromptError, match="row group that is too large"):
+        found(path)
+
+
+@has_parquet
+def test_damaged_columns_do_not_end_the_process(tmp_path: Path) -> None:
+    path = write_manifest(tmp_path / "a.parquet", [{"path": "a.png", "prompts": [{"frame": 1}]}])
+    good = bytearray(path.read_bytes())
+    for at in range(len(good) - 500, len(good) - 8):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with suppress(PromptError):
+            found(path)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
         ("a.csv", b"\xff\xfe"), ("a.csv", b""), ("a.csv", b"x,y\n1,2\n"), ("a.csv", b"path\n\0\n"),
+        ("a.csv", b"path,x0,x0,y0,x1,y1\na.png,1,2,3,4,5\n"),
         ("a.jsonl", b"\xff\n"),
         pytest.param("a.parquet", b"PAR1 no", marks=has_parquet),
     ],

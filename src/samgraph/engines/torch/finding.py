@@ -35,8 +35,8 @@ def found_devices() -> Iterator[DeviceInfo]:
     if _is_available("xpu"):
         xpu: Any = torch.xpu
         for index in range(xpu.device_count()):
-            told = xpu.get_device_properties(index)
-            yield DeviceInfo(Device("xpu", index), told.name, (), told.total_memory)
+            properties = xpu.get_device_properties(index)
+            yield DeviceInfo(Device("xpu", index), properties.name, (), properties.total_memory)
     if _is_available("mps"):
         yield DeviceInfo(Device("mps"), "Apple GPU", (), None)
 

@@ -46,8 +46,8 @@ class Input:
     @property
     def prompt_key(self) -> str:
         """16 characters that stand for the prompts."""
-        said = [{k: v for k, v in row.items() if k != "where"} for row in self.prompts]
-        return _digest(json_bytes(said, compact=True))
+        fields = [{k: v for k, v in row.items() if k != "where"} for row in self.prompts]
+        return _digest(json_bytes(fields, compact=True))
 
     @property
     def rows(self) -> list[PromptRow]:
@@ -99,7 +99,7 @@ def find_inputs(patterns: Iterable[str], options: InputOptions) -> Iterator[Inpu
 
 def record_of(row: PromptRow) -> dict[str, Any]:
     """A prompt as JSON has it; what is not said is left out."""
-    said = {
+    fields = {
         "box": None if row.box is None else list(row.box),
         "points": [list(point) for point in row.points],
         "negatives": [list(point) for point in row.negatives],
@@ -109,7 +109,7 @@ def record_of(row: PromptRow) -> dict[str, Any]:
         "object": row.object_id,
         "where": row.where,
     }
-    return {key: value for key, value in said.items() if value not in (None, [], False, 0)}
+    return {key: value for key, value in fields.items() if value not in (None, [], False, 0)}
 
 
 def row_of(record: dict[str, Any], name: str) -> PromptRow:

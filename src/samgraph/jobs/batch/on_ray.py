@@ -141,7 +141,7 @@ class RayWorkers:
 
 
 class Actor:
-    """A worker on Ray: answers are pairs of whether it refuses, and of what it says."""
+    """A worker on Ray: replies are pairs: whether it refuses, and the reply."""
 
     def __init__(self, settings: WorkerSettings, number: int) -> None:
         self._settings, self._number = settings, number

@@ -39,7 +39,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What the journal says of a finished shard; the inputs in it are done.
+    """The journal's record of a finished shard; the inputs in it are done.
 
     Args:
         number: Counted from 0.
@@ -63,7 +63,7 @@ class Shard:
 
     def line(self) -> bytes:
         """As the journal has it."""
-        said = {
+        fields = {
             "shard": self.number,
             "keys": "".join(self.keys),
             "prompts": "".join(self.prompt_keys),
@@ -73,7 +73,7 @@ class Shard:
             "categories": list(self.categories),
             "damaged": self.damaged,
         }
-        return json_bytes(said, compact=True) + b"\n"
+        return json_bytes(fields, compact=True) + b"\n"
 
 
 _COUNT = whole(0, 2**53)

@@ -112,7 +112,7 @@ def _coco(results: Sequence[Result], totals: Totals) -> bytes:
             }
         )
         for mask in body["annotations"]:
-            said = {key: value for key, value in mask.items() if key != "label"}
+            fields = {key: value for key, value in mask.items() if key != "label"}
             label = mask.get("label") or DEFAULT_LABEL
             ids = {
                 "id": totals.annotations + len(annotations) + 1,
@@ -120,7 +120,7 @@ def _coco(results: Sequence[Result], totals: Totals) -> bytes:
                 "category_id": totals.categories[label],
                 "iscrowd": 0,
             }
-            annotations.append({**ids, **said})
+            annotations.append({**ids, **fields})
     used = {entry["category_id"] for entry in annotations}
     categories = [
         {"id": number, "name": name} for name, number in totals.categories.items() if number in used

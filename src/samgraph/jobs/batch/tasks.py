@@ -95,17 +95,17 @@ class TaskOptions:
 
     def described(self) -> dict[str, Any]:
         """What distinguishes results from those of other options."""
-        said: dict[str, Any] = {"task": self.task}
+        fields: dict[str, Any] = {"task": self.task}
         if self.task == "segment":
-            said["all_masks"] = self.all_masks
+            fields["all_masks"] = self.all_masks
         if self.task == "everything":
             chosen = asdict(self.everything)
-            said["everything"] = {k: v for k, v in chosen.items() if not isinstance(v, list)}
+            fields["everything"] = {k: v for k, v in chosen.items() if not isinstance(v, list)}
         if self.task == "track":
-            said["formats"] = list(self.formats)
-            said["tracking"] = asdict(self.tracking)
-            said["search"] = None if self.search is None else asdict(self.search)
-        return said
+            fields["formats"] = list(self.formats)
+            fields["tracking"] = asdict(self.tracking)
+            fields["search"] = None if self.search is None else asdict(self.search)
+        return fields
 
 
 class StopError(Exception):
@@ -235,8 +235,8 @@ class TaskRunner:
         job = self._video_job(found, Path(self._options.out) / folder)
         with self._turn:
             report = run_track(job, lambda: self._model, RunOptions(resume=True, progress=False))
-        said = {"folder": folder, "frames": report.written, "skipped": report.skipped}
-        return _success({**said, "damage": report.damage} if report.damage else said)
+        fields = {"folder": folder, "frames": report.written, "skipped": report.skipped}
+        return _success({**fields, "damage": report.damage} if report.damage else fields)
 
     def _video_job(self, found: Input, out: Path) -> Job:
         """What is tracked in a video: its prompts, or everything."""
@@ -255,8 +255,8 @@ class TaskRunner:
 
 def described(segment: Segment) -> dict[str, Any]:
     """A mask as results have it: a COCO annotation without ids, with its label."""
-    said = annotation_of(segment)
-    return said if segment.label is None else {**said, "label": segment.label}
+    fields = annotation_of(segment)
+    return fields if segment.label is None else {**fields, "label": segment.label}
 
 
 def named_rows(found: Input) -> list[tuple[ObjectId, PromptRow]]:

@@ -1,4 +1,4 @@
-"""Prompts on frames: what a user points at, checked and turned into what the model takes.
+"""Prompts on frames: what a user points at, checked and converted to the input of the model.
 
 Coordinates are pixels of the frame, (x, y) from its top left corner. The model sees the frame
 stretched to a square of S pixels.

@@ -1,4 +1,4 @@
-"""distractor-aware: frames on which a look-alike was told apart are remembered as anchors.
+"""distractor-aware: frames that show the object beside a distractor are kept as anchors.
 
 When the decoder is sure of its mask, and another of its masks covers something far beyond it, the
 frame shows the object beside a distractor. Such a frame is read from then on as a prompted one is:
