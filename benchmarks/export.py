@@ -1,15 +1,18 @@
 """Exported files against the conversions of the reference, in the same runtimes.
 
-    python benchmarks/export.py [--model sam2.1-tiny] [--rounds 7] [--jobs decode,memory_encoder]
+    python benchmarks/export.py [--model sam2.1-tiny] [--rounds 7] [--jobs decode_points]
 
 Peers, each in a process of its own, two threads, float32, the model's own size, random weights:
 
     ours, ONNX Runtime       `samgraph export --to onnx`
     torch, ONNX Runtime      the reference by `torch.onnx.export`
+    script, ONNX Runtime     the reference by its older exporter, as the public exporters do
     ours, OpenVINO           `samgraph export --to openvino`
     torch, OpenVINO          the reference by `openvino.convert_model`
 
-Memory attention with seven frames and 16 pointers. What a converter refuses is said and left out.
+One click on an encoded image, memory attention with seven frames and 16 pointers. No converter
+takes the reference's complex numbers: it rotates in real ones here, as public exporters have it.
+What a converter refuses is said and left out.
 Needs onnx, onnxruntime, torch and the `sam2` package.
 """
 
@@ -26,8 +29,8 @@ from side_by_side import Peer, compare, serve
 
 Jobs = dict[str, Callable[[], object]]
 Arrays = dict[str, np.ndarray]
-JOBS = ("image_encoder", "decode", "memory_encoder", "memory_attention")
-PEERS = ("ours-onnx", "torch-onnx", "ours-openvino", "torch-openvino")
+JOBS = ("image_encoder", "decode_points", "memory_encoder", "memory_attention")
+PEERS = ("ours-onnx", "torch-onnx", "script-onnx", "ours-openvino", "torch-openvino")
 SEED, FRAMES, POINTERS = 7, 7, 16
 
 
@@ -127,15 +130,11 @@ def inputs_of(name: str) -> Arrays:
     }
     if name == "image_encoder":
         return {"image": random(1, 3, 1024, 1024)}
-    if name == "decode":
+    if name == "decode_points":
         return {
             **features,
             "points": np.full((1, 1, 2), 500, np.float32),
             "labels": np.ones((1, 1), np.int64),
-            "mask": np.zeros((1, 1, 256, 256), np.float32),
-            "has_mask": np.zeros(1, bool),
-            "no_memory": np.ones(1, bool),
-            "multimask": np.ones(1, bool),
         }
     if name == "memory_encoder":
         return {
@@ -197,8 +196,15 @@ def _write_theirs(model: str, peer: str, job: str, target: Path) -> None:
     import torch
 
     module, names = _reference_part(model, job)
+    if job == "memory_attention":
+        _rotate_in_real_numbers(module)
     example = tuple(torch.from_numpy(inputs_of(job)[name]) for name in names)
     warnings.simplefilter("ignore")
+    if peer == "script-onnx":
+        torch.onnx.export(
+            module, example, target, dynamo=False, opset_version=17, input_names=names
+        )
+        return
     if peer == "torch-onnx":
         program = torch.onnx.export(module, example, dynamo=True, verbose=False, input_names=names)
         if program is None:
@@ -214,6 +220,26 @@ def _write_theirs(model: str, peer: str, job: str, target: Path) -> None:
     shapes = {port: list(x.shape) for port, x in zip(converted.inputs, example, strict=True)}
     converted.reshape(shapes)
     openvino.save_model(converted, target, compress_to_fp16=False)
+
+
+def _rotate_in_real_numbers(module: Any) -> None:
+    """Replace the reference's rotation, which multiplies complex numbers."""
+    import torch
+    from sam2.modeling.sam import transformer
+
+    for part in module.modules():
+        if isinstance(part, transformer.RoPEAttention):
+            part.freqs_cis = torch.view_as_real(part.freqs_cis).clone()
+
+    def rotated(x: Any, angles: Any) -> Any:
+        cos, sin = angles.repeat(x.shape[-2] // angles.shape[0], 1, 1).unbind(-1)
+        a, b = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(3)
+
+    def apply(q: Any, k: Any, freqs_cis: Any, repeat_freqs_k: bool = False) -> Any:
+        return rotated(q, freqs_cis), rotated(k, freqs_cis)
+
+    transformer.apply_rotary_enc = apply
 
 
 def _reference_part(model: str, job: str) -> tuple[Any, list[str]]:
@@ -267,7 +293,7 @@ def _reference_part(model: str, job: str) -> tuple[Any, list[str]]:
 
     return {
         "image_encoder": (Encode().eval(), ["image"]),
-        "decode": (Decode().eval(), ["embedding", "fine_0", "fine_1", "points", "labels"]),
+        "decode_points": (Decode().eval(), ["embedding", "fine_0", "fine_1", "points", "labels"]),
         "memory_encoder": (EncodeMemory().eval(), ["embedding", "mask"]),
         "memory_attention": (
             Attend().eval(),

@@ -6,6 +6,8 @@ A frame is what tracking one object takes with a full memory (seven frames, sixt
 encoder, memory attention, decoder, memory encoder, one after another. Each model is a process of
 its own with random weights; rounds are interleaved. `NAME:torch` is the same model evaluated by
 torch op by op, no pass run on its graphs: what a plain implementation in torch does.
+`edgetam:transformers` is the model of that name in transformers (with timm and torchvision), a
+whole frame only. `--kind cpu --threads 1` compares processor time, on a machine that others use.
 """
 
 import argparse
@@ -29,6 +31,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--kind", choices=["wall", "cpu"], default="wall", help="cpu: processor")
     parser.add_argument("--peer", help="be the peer of this name")
     arguments = parser.parse_args()
     if arguments.peer:
@@ -38,15 +41,53 @@ def main() -> None:
     options = ["--threads", str(arguments.threads), "--device", arguments.device]
     command = [sys.executable, str(Path(__file__)), *options]
     peers = [Peer(name, [*command, "--peer", name]) for name in names]
-    times = compare(peers, [*GRAPHS, "frame"], arguments.rounds)
+    times = compare(peers, [*GRAPHS, "frame"], arguments.rounds, arguments.kind)
     for peer in peers:
         peer.close()
-    print(f"{arguments.device}, {arguments.threads} threads, {arguments.rounds} rounds, ms")
+    where = f"{arguments.device}, {arguments.threads} threads"
+    print(f"{where}, {arguments.rounds} rounds, {arguments.kind} ms")
     print(f"{'model':26}" + "".join(f"{job:>18}" for job in times) + f"{'of the first':>14}")
     for name in names:
-        row = "".join(f"{1e3 * times[job][name]:18.1f}" for job in times)
+        row = "".join(f"{_shown(times[job][name]):>18}" for job in times)
         share = times["frame"][names[0]] / times["frame"][name]
         print(f"{name:26}{row}{share:13.2f}x")
+
+
+def _shown(seconds: float) -> str:
+    """Milliseconds; nothing for a job that a peer does not have."""
+    return f"{1e3 * seconds:.1f}" if seconds > 1e-4 else "-"
+
+
+def transformers_jobs(threads: int) -> Jobs:
+    """EdgeTAM of transformers, eager: a new frame of a stream whose memory is full."""
+    import torch
+    import transformers
+    from transformers.models.edgetam_video import modeling_edgetam_video as module
+
+    torch.set_num_threads(threads)
+    backbone = transformers.TimmWrapperConfig(
+        architecture="repvit_m1.dist_in1k",
+        model_args={"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]},
+    )
+    vision = transformers.EdgeTamVisionConfig(backbone_config=backbone)
+    model = module.EdgeTamVideoModel(transformers.EdgeTamVideoConfig(vision_config=vision)).eval()
+    session = module.EdgeTamVideoInferenceSession(
+        video_height=540, video_width=960, dtype=torch.float32
+    )
+    noise = torch.Generator().manual_seed(0)
+
+    def run() -> object:
+        picture = torch.randn(1, 3, 1024, 1024, generator=noise)
+        with torch.inference_mode():
+            return model(inference_session=session, frame=picture)
+
+    click = {"point_coords": torch.tensor([[[[500.0, 400.0]]]])}
+    click["point_labels"] = torch.tensor([[[1]]], dtype=torch.int32)
+    session.add_point_inputs(session.obj_id_to_idx(1), 0, click)
+    session.obj_with_new_inputs.append(1)
+    for _ in range(17):
+        run()
+    return {**dict.fromkeys(GRAPHS, lambda: None), "frame": run}
 
 
 def frame_jobs(name: str, threads: int, device: str) -> Jobs:
@@ -56,6 +97,8 @@ def frame_jobs(name: str, threads: int, device: str) -> Jobs:
     from tests.weights import tensor
 
     model_name, _, kind = name.partition(":")
+    if kind == "transformers":
+        return transformers_jobs(threads)
     family, config = find_config(model_name)
     shapes = family.weight_shapes(config.smallest())
     weights = {key: tensor(key, shape, 7) for key, shape in shapes.items()}

@@ -20,8 +20,14 @@ MODULES = (
     "samgraph.formats.table",
     "samgraph.formats.segment",
     "samgraph.predict.everything.options",
+    "samgraph.predict.output",
     "samgraph.predict.video.options",
+    "samgraph.predict.video.session",
     "samgraph.compat",
+    "samgraph.compat.transformers",
+    "samgraph.compat.transformers.modeling",
+    "samgraph.compat.ultralytics",
+    "samgraph.compat.ultralytics.results",
 )
 
 

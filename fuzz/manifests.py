@@ -1,7 +1,10 @@
 """Targets of batch runs: manifests, and folders of runs that come from elsewhere."""
 
+import importlib.util
+import io
 import json
 import random
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -115,4 +118,39 @@ class BatchFolderTarget(Target):
         return [json.dumps(self.described).encode() + b"\xff\n\xff\n" + line]
 
 
+class ParquetTarget(Target):
+    """A manifest as Parquet, mostly with its footer changed, where pyarrow is installed."""
+
+    name, errors, seconds, megabytes = "parquet", (PromptError,), 2.0, 512
+
+    @cached_property
+    def seed(self) -> bytes:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        buffer = io.BytesIO()
+        prompts = [{"frame": 3, "object": "cup", "box": [1.0, 2.0, 3.0, 4.0]}]
+        rows = [{"path": "a.mp4", "prompts": prompts, "label": "cat"}, {"path": "b.png"}] * 3
+        parquet.write_table(pa.Table.from_pylist(rows), buffer)
+        return buffer.getvalue()
+
+    def make(self, rng: random.Random) -> bytes:
+        raw = bytearray(self.seed)
+        if rng.random() < 0.3:
+            return mutate_bytes(rng, bytes(raw))
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            raw[len(raw) - 8 - rng.randrange(min(900, len(raw) - 8))] = rng.randrange(256)
+        return bytes(raw)
+
+    def use(self, data: bytes, folder: Path) -> None:
+        path = folder / "list.parquet"
+        path.write_bytes(data)
+        list(find_inputs([str(path)], InputOptions()))
+
+    def good(self) -> list[bytes]:
+        return [self.seed]
+
+
+HAS_PARQUET = importlib.util.find_spec("pyarrow") is not None
 TARGETS: tuple[type[Target], ...] = (ManifestTarget, BatchFolderTarget)
+TARGETS += (ParquetTarget,) if HAS_PARQUET else ()

@@ -120,6 +120,21 @@ def mutate_text(rng: random.Random, text: str) -> str:
     return text[: 1 << 20]
 
 
+def joined(parts: Sequence[bytes]) -> bytes:
+    """Several files as one input."""
+    return b"".join(len(part).to_bytes(4) + part for part in parts)
+
+
+def separated(data: bytes) -> list[bytes]:
+    """The files of an input that `joined` made."""
+    parts = []
+    while data:
+        end = 4 + int.from_bytes(data[:4])
+        parts.append(data[4:end])
+        data = data[end:]
+    return parts
+
+
 def _another_number(rng: random.Random, text: str) -> str:
     digits = [index for index, letter in enumerate(text) if letter.isdigit()]
     if not digits:

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fuzz import manifests, media, saved, texts, weights
+from fuzz import conversions, manifests, media, saved, scans, served, texts, weights
 from fuzz.target import Target
 from samgraph.errors import ImageError
 
@@ -50,7 +50,9 @@ class PlantedTarget(Target):
 
 
 TARGETS: dict[str, type[Target]] = {
-    kind.name: kind for group in (weights, saved, media, texts, manifests) for kind in group.TARGETS
+    kind.name: kind
+    for group in (weights, saved, media, scans, texts, manifests, conversions, served)
+    for kind in group.TARGETS
 }
 
 

@@ -1,4 +1,4 @@
-"""Targets that read checkpoints: `.pt`, `.safetensors`, names of transformers, configs."""
+"""Targets that read checkpoints: `.pt`, `.safetensors`, shards, transformers' names, configs."""
 
 import json
 import random
@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fuzz.mutators import NUMBERS, mutate_bytes, mutate_json, mutate_text
+from fuzz.mutators import NUMBERS, joined, mutate_bytes, mutate_json, mutate_text, separated
 from fuzz.target import BrokenPromiseError, Target
 from samgraph import checkpoint
+from samgraph.checkpoint import int8
 from samgraph.checkpoint.transformers_names import POINTS, SIGNS
 from samgraph.errors import CheckpointError, OptionError
+from samgraph.models import families
 from samgraph.models.loading import load_model
-from samgraph.models.sam2.config import NANO, find_config, from_json
+from samgraph.models.sam2.config import NANO
 from samgraph.models.sam2.config_rules import RANGES
-from samgraph.models.sam2.graphs import weight_shapes
 from tests.checkpoint import making
 from tests.hostile.checkpoint_mutants import mutate as mutate_checkpoint
+from tests.models.sisters import EDGETAM, POOLED_SCORES
 
 Arrays = dict[str, NDArray[Any]]
 SMALL: dict[str, Any] = {
@@ -35,6 +37,13 @@ SMALL: dict[str, Any] = {
     "memory_layers": 1,
     "memory_feedforward": 16,
     "prompt_mask_channels": 4,
+}
+FAMILIES = {family.name: family for family in families()}
+# A small config of each family, by its fields.
+CONFIGS: dict[str, dict[str, Any]] = {
+    "sam2": SMALL,
+    "edgetam": {**json.loads(EDGETAM.to_json()), "image_size": 64},
+    "efficienttam": {**json.loads(POOLED_SCORES.to_json()), "image_size": 64},
 }
 
 
@@ -147,25 +156,83 @@ def transformers_names() -> list[str]:
     return [f"{layer}.{part}" for layer in layers for part in ("weight", "bias")] + single
 
 
+class ShardTarget(Target):
+    """A checkpoint of several files and of weights in 8 bits: the index, then the shards."""
+
+    name, errors, seconds, megabytes = "shards", (CheckpointError,), 1.0, 128
+    names = ("model-1.safetensors", "model-2.safetensors")
+    secret = "outside"  # a tensor of a file that no index may reach
+
+    @cached_property
+    def shards(self) -> list[Arrays]:
+        large = np.linspace(-1, 1, int8.SMALLEST, dtype=np.float32).reshape(64, -1)
+        return [
+            int8.quantise({"a": large, "b": np.ones(3, np.float32)}),
+            int8.quantise({"c": large}),
+        ]
+
+    def index(self) -> dict[str, Any]:
+        placed = zip(self.names, self.shards, strict=True)
+        return {"weight_map": {name: file for file, shard in placed for name in shard}}
+
+    def make(self, rng: random.Random) -> bytes:
+        shards = [
+            mutate_arrays(rng, shard) if rng.random() < 0.4 else shard for shard in self.shards
+        ]
+        index = mutate_json(rng, self.index()) if rng.random() < 0.6 else self.index()
+        if rng.random() < 0.2 and isinstance(index, dict):
+            ways = ("../outside.safetensors", "/outside.safetensors", "index.json", ".", "x.pt")
+            index["weight_map"] = {self.secret: rng.choice(ways)}
+        text = json.dumps(index)
+        text = mutate_text(rng, text) if rng.random() < 0.1 else text
+        metadata = dict(int8.METADATA) if rng.random() < 0.9 else {"samgraph.weights": "int4"}
+        files = [safetensors(rng, shard, metadata) for shard in shards]
+        return joined([text.encode("utf-8", "surrogatepass"), *files])
+
+    def use(self, data: bytes, folder: Path) -> None:
+        text, *files = separated(data)
+        inner = folder / "model"
+        inner.mkdir(exist_ok=True)
+        outside = making.safetensors_bytes({self.secret: np.ones(2, np.float32)})
+        (folder / "outside.safetensors").write_bytes(outside)
+        (inner / "model.safetensors.index.json").write_bytes(text)
+        for name, raw in zip(self.names, files, strict=True):
+            (inner / name).write_bytes(raw)
+        found = checkpoint.as_float32(checkpoint.with_meta_names(checkpoint.read(inner)))
+        if self.secret in found.tensors:
+            raise BrokenPromiseError("a file outside the folder was read")
+        if any(array.dtype == np.int8 for array in found.tensors.values()):
+            raise BrokenPromiseError("weights were left in 8 bits")
+
+    def good(self) -> list[bytes]:
+        files = [making.safetensors_bytes(shard, dict(int8.METADATA)) for shard in self.shards]
+        return [joined([json.dumps(self.index()).encode(), *files])]
+
+
 class ModelTarget(Target):
-    """A whole model from a file, whose config is in its metadata or told by its tensors."""
+    """A whole model from a file, whose config is in its metadata or implied by its tensors."""
 
     name, errors, seconds, megabytes = "model", (CheckpointError,), 4.0, 256
 
     @cached_property
-    def weights(self) -> Arrays:
-        shapes = weight_shapes(find_config(SMALL))
-        return {name: np.full(shape, 0.01, np.float32) for name, shape in shapes.items()}
+    def weights(self) -> dict[str, Arrays]:
+        found = {}
+        for name, family in FAMILIES.items():
+            shapes = family.weight_shapes(family.find_config(CONFIGS[name]))
+            found[name] = {key: np.full(shape, 0.01, np.float32) for key, shape in shapes.items()}
+        return found
 
     def make(self, rng: random.Random) -> bytes:
-        config = SMALL if rng.random() < 0.2 else mutate_config(rng)
+        kind = rng.choice(list(CONFIGS))
+        config = CONFIGS[kind] if rng.random() < 0.2 else mutate_config(rng, kind)
         written = json.dumps(config)
         if rng.random() < 0.1:
             written = mutate_text(rng, written)
-        tensors = self.weights if rng.random() < 0.5 else {"x": np.zeros(2, np.float32)}
+        tensors = self.weights[kind] if rng.random() < 0.5 else {"x": np.zeros(2, np.float32)}
         if rng.random() < 0.3:
             tensors = mutate_arrays(rng, tensors)
-        return safetensors(rng, tensors, {"samgraph.config": written})
+        named = kind if rng.random() < 0.9 else rng.choice(list(CONFIGS))
+        return safetensors(rng, tensors, {"samgraph.config": written, "samgraph.family": named})
 
     def use(self, data: bytes, folder: Path) -> None:
         path = folder / "model.safetensors"
@@ -173,18 +240,24 @@ class ModelTarget(Target):
         load_model(path)
 
     def good(self) -> list[bytes]:
-        metadata = {"samgraph.config": json.dumps(SMALL)}
-        return [making.safetensors_bytes(self.weights, metadata)]
+        return [
+            making.safetensors_bytes(
+                self.weights[kind],
+                {"samgraph.config": json.dumps(config), "samgraph.family": kind},
+            )
+            for kind, config in CONFIGS.items()
+        ]
 
 
-def mutate_config(rng: random.Random) -> Any:
-    """A config with other numbers, mostly of the right kind."""
-    config = dict(SMALL)
+def mutate_config(rng: random.Random, kind: str = "sam2") -> Any:
+    """A config of a family with other numbers, mostly of the right kind."""
+    config = dict(CONFIGS[kind])
     if rng.random() < 0.3:
         return mutate_json(rng, config)
+    ranges = {**RANGES, **type(FAMILIES[kind].find_config(config)).ranges()}
     for _ in range(rng.choice((1, 1, 2, 4))):
         name = rng.choice(list(config))
-        low, high = RANGES.get(name, (0, 1))
+        low, high = ranges.get(name, (0, 1))
         choices = (low, high, low - 1, high + 1, 1, 2, 3, 4, 6, 8, 16, 32, 64, *NUMBERS[:30])
         if isinstance(config[name], list):
             count = rng.choice((len(config[name]), rng.randrange(6)))
@@ -197,22 +270,27 @@ def mutate_config(rng: random.Random) -> Any:
 
 
 class ConfigTarget(Target):
-    """A config from its text."""
+    """A config of any family from its text."""
 
     name, errors, seconds, megabytes = "config", (OptionError,), 0.5, 128
 
     def make(self, rng: random.Random) -> bytes:
-        text = json.dumps(mutate_config(rng))
+        kind = rng.choice(list(CONFIGS))
+        text = json.dumps(mutate_config(rng, kind))
         text = mutate_text(rng, text) if rng.random() < 0.3 else text
-        return text.encode("utf-8", "surrogatepass")
+        return f"{kind}\n{text}".encode("utf-8", "surrogatepass")
 
     def use(self, data: bytes, folder: Path) -> None:
-        config = from_json(data.decode("utf-8", "surrogatepass"))
-        if from_json(config.to_json()) != config:
+        kind, _, text = data.decode("utf-8", "surrogatepass").partition("\n")
+        read = FAMILIES[kind].config_from_json
+        config = read(text)
+        if read(config.to_json()) != config:
             raise BrokenPromiseError("a config does not read back")
+        config.smallest()
 
     def good(self) -> list[bytes]:
-        return [NANO.to_json().encode(), json.dumps(SMALL).encode()]
+        found = {**CONFIGS, "sam2": json.loads(NANO.to_json())}
+        return [f"{kind}\n{json.dumps(config)}".encode() for kind, config in found.items()]
 
 
-TARGETS = (CheckpointTarget, TransformersTarget, ModelTarget, ConfigTarget)
+TARGETS = (CheckpointTarget, TransformersTarget, ShardTarget, ModelTarget, ConfigTarget)

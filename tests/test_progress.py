@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from samgraph import progress as module
-from samgraph.progress import Progress, ShowProgress, clock
+from samgraph.progress import Progress, ShowProgress, clock, pace
 
 
 class Stream(io.StringIO):
@@ -42,6 +42,17 @@ def test_the_text_has_count_rate_and_time_left() -> None:
     assert progress.text.endswith(" left")
     assert (progress.done, progress.fresh) == (5, 1)
     assert [clock(seconds) for seconds in (5, 411, 4011)] == ["0:05", "6:51", "1:06:51"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (12.34, "12.3 per second"), (0.1, "0.1 per second"), (0.02, "1.2 per minute"),
+        (0.001, "3.6 per hour"), (0.0, "0.0 per second"),
+    ],
+)  # fmt: skip
+def test_a_slow_rate_is_per_minute_or_hour(rate: float, text: str) -> None:
+    assert pace(rate) == text
 
 
 @pytest.mark.parametrize("show", [True, None])

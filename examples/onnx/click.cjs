@@ -1,15 +1,25 @@
-// A click on a picture from exported ONNX files, in Node with onnxruntime-node.
+// A click on a picture from exported ONNX files, in Node.
 //
-//     npm install onnxruntime-node
+//     npm install onnxruntime-node     or onnxruntime-web: WebAssembly alone, slower
 //     node click.cjs FOLDER picture.ppm X Y mask.pgm
 //
 // The picture is a binary PPM of the model's input size (`image_size` in manifest.json).
 
 const fs = require("node:fs");
 const path = require("node:path");
-const ort = require("onnxruntime-node");
 
-function readPicture(file, { size, mean, std }) {
+function runtime() {
+  for (const name of ["onnxruntime-node", "onnxruntime-web"]) {
+    try {
+      return require(name);
+    } catch (error) {
+      if (error.code !== "MODULE_NOT_FOUND") throw error;
+    }
+  }
+  throw new Error("npm install onnxruntime-node, or onnxruntime-web");
+}
+
+function readPicture(ort, file, { size, mean, std }) {
   const bytes = fs.readFileSync(file);
   const header = /^P6\s+(\d+)\s+(\d+)\s+255\s/.exec(bytes.toString("latin1", 0, 64));
   const [height, width] = size;
@@ -28,11 +38,13 @@ function readPicture(file, { size, mean, std }) {
 }
 
 async function main(folder, picture, x, y, target) {
+  const ort = runtime();
   const manifest = JSON.parse(fs.readFileSync(path.join(folder, "manifest.json"), "utf8"));
-  const open = (name) => ort.InferenceSession.create(path.join(folder, manifest.graphs[name].file));
+  const read = (name) => fs.readFileSync(path.join(folder, manifest.graphs[name].file));
+  const open = (name) => ort.InferenceSession.create(read(name), { executionProviders: ["cpu"] });
   const encoder = await open("image_encoder");
   const decoder = await open("decode_points");
-  const features = await encoder.run({ image: readPicture(picture, manifest.preprocessing) });
+  const features = await encoder.run({ image: readPicture(ort, picture, manifest.preprocessing) });
   const { masks, ious } = await decoder.run({
     ...features,
     points: new ort.Tensor("float32", Float32Array.of(Number(x), Number(y)), [1, 1, 2]),
@@ -45,6 +57,10 @@ async function main(folder, picture, x, y, target) {
   fs.writeFileSync(target, Buffer.concat([Buffer.from(`P5 ${side} ${side} 255\n`), mask]));
 }
 
+if (process.argv.length !== 7) {
+  console.error("usage: node click.cjs FOLDER picture.ppm X Y mask.pgm");
+  process.exit(2);
+}
 main(...process.argv.slice(2)).catch((error) => {
   console.error(`error: ${error.message}`);
   process.exit(1);

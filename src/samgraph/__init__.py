@@ -14,6 +14,10 @@
     video.export("out.mp4")                    # or: for frame in video.track(): frame.masks
     stream = model.stream()                    # frames as they come
 
+    scan = model.volume("scan.nii.gz")         # or an array [Z, Y, X], or a DICOM series
+    scan.add(slice=42, box=(100, 120, 180, 200))
+    scan.segment().save("mask.nii.gz")
+
 `load` makes a `Model`; its methods make an `EncodedImage`, `EncodedImages`, `Everything`, a `Video`
 or a `Stream`; these give a `Result` or a `FrameResult`. Errors are in `samgraph.errors`, formats in
 `samgraph.formats`, the reference's names in `samgraph.compat`.
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
     from samgraph.predict.video.result import FrameResult
     from samgraph.predict.video.stream import Stream
     from samgraph.predict.video.video import Video
+    from samgraph.predict.volume.result import VolumeResult
+    from samgraph.predict.volume.volume import Volume
 
 __all__ = [
     "Embedding",
@@ -48,6 +54,8 @@ __all__ = [
     "SamgraphWarning",
     "Stream",
     "Video",
+    "Volume",
+    "VolumeResult",
     "__version__",
     "load",
 ]
@@ -63,6 +71,8 @@ _LAZY = {
     "Result": "image.result",
     "Stream": "video.stream",
     "Video": "video.video",
+    "Volume": "volume.volume",
+    "VolumeResult": "volume.result",
     "load": "model",
 }
 
@@ -74,4 +84,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, "errors", *(name for name in globals() if name.startswith("__"))})

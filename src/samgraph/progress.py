@@ -70,9 +70,9 @@ class Progress:
         left = (self.total - self.done) / max(self.rate, 1e-9)
         name = f"{self._name}: " if self._name else ""
         if not self.total:
-            return f"{name}{self.done} {self._unit}, {self.rate:.1f} per second"
+            return f"{name}{self.done} {self._unit}, {pace(self.rate)}"
         count = f"{self.done} of {self.total} {self._unit}"
-        return f"{name}{count}, {self.rate:.1f} per second, {clock(left)} left"
+        return f"{name}{count}, {pace(self.rate)}, {clock(left)} left"
 
     def advance(self, count: int = 1) -> None:
         """Add `count` units of work."""
@@ -120,6 +120,14 @@ def counted(
         for item in items:
             yield item
             progress.advance()
+
+
+def pace(rate: float) -> str:
+    """A rate per second, or per minute or hour where it is slow: 1.9 per second, 0.8 per minute."""
+    for seconds, unit in ((1, "second"), (60, "minute"), (3600, "hour")):
+        if rate * seconds >= 0.1:
+            return f"{rate * seconds:.1f} per {unit}"
+    return f"{rate:.1f} per second"
 
 
 def clock(seconds: float) -> str:

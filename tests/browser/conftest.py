@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.browser.double import Double, serving
-from tests.browser.opened import Opened
+from tests.browser.double import Double
+from tests.browser.opened import SECONDS, Opened
+from tests.browser.serving import serving
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -20,7 +21,9 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip("there is no chromium here: apt-get install chromium")
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox"], timeout=SECONDS * 1000
+        )
         yield chromium
         chromium.close()
 

@@ -6,16 +6,12 @@ the disc moves to the right, is away for some frames, and has a low score on som
 
 import asyncio
 import json
-import threading
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import uvicorn
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -44,6 +40,7 @@ from tests.browser.scene import (
     square,
 )
 
+MOMENT = 0.01  # seconds
 PAGE = Path(__file__).resolve().parents[2] / "src" / "samgraph" / "serve" / "page"
 
 
@@ -74,10 +71,12 @@ class Double:
         self.documents: dict[str, Any] = {}
         self.uploads: list[tuple[str, int]] = []
         self.clip = Clip()
-        self.frames = FRAMES
+        self.frames, self.rate = FRAMES, float(RATE)
         self.interrupted: list[Any] = []
-        self.seconds_per_frame = 0.01
-        self.predict_seconds = 0.0
+        self.holds_at: int | None = None  # a track stays there, after so many frames
+        self.holds_predictions = False
+        self.refused: str | None = None  # the ending of a path that is answered with 503
+        self.is_mute = False  # a track ends without an event
         self.at_once = self.most_at_once = 0  # predictions
         self.failures: list[tuple[str, int, str, str]] = []  # path ending, status, message, hint
         self.app = Starlette(routes=self._routes())
@@ -124,6 +123,8 @@ class Double:
     async def _answered(self, request: Request, handler: Any) -> Response:
         path = request.url.path
         self.requests.append((request.method, path))
+        if self.refused and path.endswith(self.refused):
+            return JSONResponse({"error": {"code": "stopping", "message": "stopping"}}, 503)
         for failure in self.failures:
             if path.endswith(failure[0]):
                 self.failures.remove(failure)
@@ -145,6 +146,12 @@ class Double:
     def last(self, ending: str) -> Any:
         """The last body that was sent to a path; empty, if none was."""
         return next((body for path, body in reversed(self.bodies) if path.endswith(ending)), {})
+
+    @property
+    def clicked(self) -> Any:
+        """The last prediction that a click asked for: a preview may arrive after it."""
+        found = (body for path, body in reversed(self.bodies) if path.endswith("/predict"))
+        return next((body for body in found if "refine" in body), {})
 
     async def _page(self, request: Request, body: Any) -> Response:
         return FileResponse(PAGE / "index.html")
@@ -199,7 +206,8 @@ class Double:
     async def _predict(self, request: Request, body: Any) -> Response:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(self.predict_seconds)
+        while self.holds_predictions:
+            await asyncio.sleep(MOMENT)
         self.at_once -= 1
         return self._three(mask_of(body, [disc(), square()]))
 
@@ -245,7 +253,7 @@ class Double:
         return JSONResponse(self._video(), 201)
 
     def _video(self) -> dict[str, Any]:
-        size = {"width": WIDTH, "height": HEIGHT, "frames": self.frames, "fps": RATE}
+        size = {"width": WIDTH, "height": HEIGHT, "frames": self.frames, "fps": self.rate}
         objects = [
             {"id": i, **o, "prompts": sorted(self.clip.prompts.get(i, {}))}
             for i, o in self.clip.objects.items()
@@ -253,7 +261,7 @@ class Double:
         return {
             "id": "v1",
             "name": "clip.mp4",
-            "duration": self.frames / RATE,
+            "duration": self.frames / self.rate,
             **size,
             "objects": objects,
             "tracking": self.clip.tracking,
@@ -329,22 +337,29 @@ class Double:
         return StreamingResponse(self._progress(), media_type="text/event-stream")
 
     async def _progress(self) -> AsyncIterator[str]:
+        """Events of the track; a browser that connects again gets those that are left."""
         clip, total = self.clip, len(self.clip.queue)
-        for frame in clip.queue:
+        yield "retry: 50\n\n"
+        while self.is_mute:
+            clip.done = total
+            await asyncio.sleep(MOMENT)
+        while clip.done < total:
+            if self.refused:
+                return
+            await asyncio.sleep(MOMENT if clip.done != self.holds_at else 10 * MOMENT)
             if clip.cancelled:
                 yield "event: cancelled\ndata: {}\n\n"
                 return
-            await asyncio.sleep(self.seconds_per_frame)
-            for name in clip.objects:
-                clip.tracked.setdefault(name, set()).add(frame)
-            clip.done += 1
-            left = (total - clip.done) * self.seconds_per_frame
+            if clip.done != self.holds_at:
+                for name in clip.objects:
+                    clip.tracked.setdefault(name, set()).add(clip.queue[clip.done])
+                clip.done += 1
             progress = {
-                "frame": frame,
+                "frame": clip.queue[clip.done - 1],
                 "done": clip.done,
                 "total": total,
                 "fps": 50.0,
-                "seconds_left": left,
+                "seconds_left": (total - clip.done) * 0.5,
                 "objects": [],
             }
             yield f"id: {clip.done}\nevent: progress\ndata: {json.dumps(progress)}\n\n"
@@ -388,27 +403,3 @@ class Double:
 
 def _file(data: bytes, name: str) -> Response:
     return Response(data, headers={"content-disposition": f'attachment; filename="{name}"'})
-
-
-@contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """The address at which an application is served, on a thread of this process."""
-    config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        log_level="error",
-        lifespan="auto",
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        server.should_exit = True
-        thread.join(5)

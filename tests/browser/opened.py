@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from tests.browser.double import Double
 from tests.tolerances import COLOUR_STEPS
 
-SECONDS = 40.0  # as long as a busy machine may need; nothing is faster for it being short
+SECONDS = 180.0  # as long as a busy machine may need; nothing is faster for it being short
 VIEW = "async () => { const { view } = await import('/static/js/view.js'); return { ...view }; }"
 STATE = """async () => {
   const { state } = await import('/static/js/state.js');
@@ -40,13 +40,29 @@ COUNT = """(() => {
     }
   };
 })()"""
+PAINTED = """async (times) => {
+  const frame = () => new Promise((next) => requestAnimationFrame(() => setTimeout(next, 0)));
+  for (let time = 0; time < times; time += 1) await frame();
+}"""
 QUIET = """async () => {
+  const { settled } = await import('/static/js/video.js');
   const frame = () => new Promise((next) => requestAnimationFrame(() => setTimeout(next, 0)));
   for (let begun = -1; window.pending || begun !== window.begun; await frame()) {
     begun = window.begun;
+    await settled();
     await frame();
   }
 }"""
+WATCH = """async () => {
+  const { state, watch } = await import('/static/js/state.js');
+  window.seen = [];
+  watch(['frame', 'playing', 'tracking'], () => {
+    window.seen.push([state.frame, state.playing, state.tracking !== null]);
+  });
+}"""
+FILMSTRIP = (
+    """() => [...document.querySelectorAll('#strip img')].every((image) => image.complete)"""
+)
 DROP = """(files) => {
   const transfer = new DataTransfer();
   for (const [name, type, bytes] of files) {
@@ -103,6 +119,18 @@ class Opened:
         """Wait until every request is answered, what follows from it done, and the page painted."""
         self.page.evaluate(QUIET)
 
+    def painted(self, times: int = 2) -> None:
+        """Wait until the page was painted, so that it has seen every event sent before."""
+        self.page.evaluate(PAINTED, times)
+
+    def watch(self) -> None:
+        """From now on, note each (frame, playing, tracking) of the page: see `seen`."""
+        self.page.evaluate(WATCH)
+
+    def seen(self) -> list[tuple[int, bool, bool]]:
+        """What `watch` has noted, however briefly it was so."""
+        return [tuple(entry) for entry in self.page.evaluate("() => window.seen")]
+
     def state(self) -> dict[str, Any]:
         """What the page knows."""
         known: dict[str, Any] = self.page.evaluate(STATE)
@@ -156,4 +184,5 @@ class Opened:
         self.page.click("[data-sample=clip]")
         self.page.locator("#timeline").wait_for(state="visible")
         self.until(lambda: self.pixel(20, 20)[3] == 255)
+        self.until(lambda: self.page.evaluate(FILMSTRIP))
         self.quiet()

@@ -41,7 +41,7 @@ def test_on_a_phone_taps_select_and_panels_are_sheets(visit: Callable[..., Opene
     page.page.tap("#panel-close")
 
     page.until(panel.is_hidden)
-    assert page.double.last("/predict")["labels"] == [1, 0]
+    assert page.double.clicked["labels"] == [1, 0]
 
 
 def test_on_a_phone_two_fingers_zoom(visit: Callable[..., Opened]) -> None:
@@ -165,6 +165,32 @@ def test_hovering_a_button_says_what_it_does(page: Opened) -> None:
     assert "drag" in page.page.locator("#hint").inner_text()
 
 
+def test_a_phone_says_how_far_a_track_is(visit: Callable[..., Opened]) -> None:
+    page = visit(**PHONE)
+    page.double.holds_at = 9
+    page.open_clip()
+    page.page.touchscreen.tap(*page.at(80, 160))
+    page.until(lambda: page.double.clip.prompts)
+    page.page.tap("#track")
+    words = page.page.locator(".progress span")
+    page.until(lambda: words.inner_text().startswith("9 of 40"))
+
+    bar = page.page.locator(".transport progress").bounding_box()
+    assert bar["width"] >= 40
+    cancel = page.page.locator("#cancel-track").bounding_box()
+    assert cancel["x"] + cancel["width"] <= 390
+    page.page.tap("#cancel-track")
+    page.until(lambda: page.state()["tracking"] is None)
+
+
+def test_a_button_that_is_hidden_meanwhile_says_nothing(page: Opened) -> None:
+    page.page.hover("[data-tool=box]")
+    page.page.evaluate("document.querySelector('.tools').style.display = 'none'")
+    page.page.wait_for_timeout(600)  # longer than the rest after which a hint is shown
+
+    assert not page.page.locator("#hint").is_visible()
+
+
 def test_every_control_has_a_name(page: Opened) -> None:
     page.click(110, 160)
     page.open_clip()
@@ -175,7 +201,6 @@ def test_every_control_has_a_name(page: Opened) -> None:
 def test_nothing_moves_where_that_is_asked_for(visit: Callable[..., Opened]) -> None:
     page = visit(reduced_motion="reduce")
     moving = "() => document.getAnimations().length"
-    page.double.seconds_per_frame = 0.05
     page.open_clip()
     page.click(80, 160)
 

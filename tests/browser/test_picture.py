@@ -33,7 +33,7 @@ def test_the_sample_is_ready_and_a_click_shows_its_mask(page: Opened) -> None:
     assert page.is_like(360, 150, color=FIRST, share=0, of=BLUE)
     assert page.is_like(30, 30, color=FIRST, share=0, of=BACKGROUND)
     assert page.page.locator(".object .score").inner_text() == "0.95"
-    assert "Mask found" in page.page.locator("#live").inner_text()
+    page.until(lambda: "Mask found" in page.page.locator("#live").inner_text())
 
 
 def test_a_dropped_picture_is_opened(page: Opened) -> None:
@@ -54,6 +54,23 @@ def test_a_file_over_the_limit_is_refused_before_it_is_sent(page: Opened) -> Non
     assert len(page.double.uploads) == 1
 
 
+def test_a_file_without_anything_in_it_is_refused_by_name(page: Opened) -> None:
+    page.drop(("nothing.jpg", "image/jpeg", b""))
+
+    notice = page.page.locator("#stage-notice [role=alert]")
+    page.until(lambda: "nothing.jpg is empty" in notice.inner_text())
+    with page.page.expect_file_chooser():
+        notice.get_by_role("button", name="Choose another file").click()
+    assert len(page.double.uploads) == 1
+
+
+def test_a_sample_clip_is_a_click_away(page: Opened) -> None:
+    page.page.click("[data-clip=clip]")
+
+    page.page.locator("#timeline").wait_for(state="visible")
+    page.until(lambda: page.page.locator("#name").inner_text() == "A clip")
+
+
 def test_hovering_shows_the_mask_before_a_click(page: Opened) -> None:
     page.page.mouse.move(*page.at(130, 150))
 
@@ -68,33 +85,37 @@ def test_hovering_shows_the_mask_before_a_click(page: Opened) -> None:
 def test_hovering_can_be_switched_off(page: Opened) -> None:
     page.page.keyboard.press("v")
     page.page.mouse.move(*page.at(130, 150))
-    page.page.wait_for_timeout(250)
+    page.painted()
+    page.quiet()
 
     assert page.double.asked("POST", "/predict") == 0
     assert not page.page.locator("#hover").is_checked()
 
 
 def test_of_a_quick_pointer_the_newest_position_wins(page: Opened) -> None:
-    page.double.predict_seconds = 0.1
+    page.double.holds_predictions = True
     (left, y), (right, _) = page.at(20, 150), page.at(360, 150)
     page.page.mouse.move(left, y)
+    page.until(lambda: page.double.asked("POST", "/predict") == 1)
     page.page.mouse.move(right, y, steps=120)
+    page.painted()
+    page.double.holds_predictions = False
     page.until(lambda: page.is_like(330, 190, color=FIRST, share=0.3, of=BLUE))
 
     assert page.double.most_at_once == 1
-    assert page.double.asked("POST", "/predict") < 40
+    assert page.double.asked("POST", "/predict") == 2
 
 
 def test_right_click_and_minus_exclude(page: Opened) -> None:
     page.click(110, 160)
     page.click(170, 190, button="right")
 
-    assert page.double.last("/predict")["labels"] == [1, 0]
+    assert page.double.clicked["labels"] == [1, 0]
     page.until(lambda: page.is_like(175, 185, color=FIRST, share=0, of=RED))
     page.page.keyboard.press("-")
     page.click(120, 120)
-    assert page.double.last("/predict")["labels"] == [1, 0, 0]
-    assert page.double.last("/predict")["refine"] == "t"
+    assert page.double.clicked["labels"] == [1, 0, 0]
+    assert page.double.clicked["refine"] == "t"
 
 
 def test_clicking_a_point_again_removes_it(page: Opened) -> None:
@@ -103,7 +124,7 @@ def test_clicking_a_point_again_removes_it(page: Opened) -> None:
     page.until(lambda: page.is_like(330, 190, color=FIRST, of=BLUE))
     page.click(360, 150)
 
-    assert len(page.double.last("/predict")["points"]) == 1
+    assert len(page.double.clicked["points"]) == 1
     page.until(lambda: page.is_like(330, 190, color=FIRST, share=0, of=BLUE))
 
 
@@ -111,12 +132,13 @@ def test_dragging_draws_a_box(page: Opened) -> None:
     page.drag((290, 80), (430, 220))
 
     page.until(lambda: page.is_like(330, 190, color=FIRST, of=BLUE))
-    box = page.double.last("/predict")["box"]
+    box = page.double.clicked["box"]
     assert np.allclose(box, (290, 80, 430, 220), atol=1)
-    assert page.double.last("/predict")["points"] is None
+    assert page.double.clicked["points"] is None
 
 
 def test_undo_and_redo(page: Opened) -> None:
+    page.page.keyboard.press("v")  # no previews: predictions are counted
     page.click(110, 160)
     page.until(lambda: page.is_like(150, 190, color=FIRST, of=RED))
     page.click(360, 150)
@@ -148,7 +170,7 @@ def test_the_three_candidates_can_be_chosen(page: Opened) -> None:
     page.until(lambda: page.is_like(180, 160, color=FIRST, of=RED))
     page.page.keyboard.press("1")
     page.click(110, 200)
-    assert page.double.last("/predict")["refine"] == "t.0"  # the chosen mask is refined
+    assert page.double.clicked["refine"] == "t.0"  # the chosen mask is refined
 
 
 def test_painting_and_erasing_by_hand(page: Opened) -> None:
@@ -163,7 +185,7 @@ def test_painting_and_erasing_by_hand(page: Opened) -> None:
     assert page.is_like(60, 280, color=FIRST, of=BACKGROUND)
     page.page.keyboard.press("p")
     page.click(110, 160)
-    sent = page.double.last("/predict")
+    sent = page.double.clicked
     mask = run_lengths.decode(
         {"size": sent["mask"]["size"], "counts": sent["mask"]["counts"].encode()}
     )
@@ -274,8 +296,8 @@ def test_a_failure_says_what_to_do_and_can_be_tried_again(page: Opened) -> None:
     page.page.mouse.click(*page.at(110, 160))
     notice = page.page.locator("#stage-notice [role=alert]")
     page.until(lambda: notice.count() == 1)
-    assert "the point is outside" in notice.inner_text()
-    assert "click inside" in notice.inner_text()
+    assert "The point is outside." in notice.inner_text()
+    assert "Click inside." in notice.inner_text()
     notice.get_by_role("button", name="Try again").click()
 
     page.until(lambda: page.is_like(150, 190, color=FIRST, of=RED))

@@ -14,8 +14,9 @@ from samgraph.media.video.writer import VideoWriter
 from samgraph.serve.app import make_app
 from samgraph.serve.options import ServeOptions
 from samgraph.serve.samples import clip_frame
-from tests.browser.double import Double, serving
+from tests.browser.double import Double
 from tests.browser.opened import Opened
+from tests.browser.serving import serving
 
 pytest.importorskip("av")
 
@@ -75,7 +76,7 @@ def test_a_clip_is_tracked_corrected_and_taken_away(page: Opened, tmp_path: Path
     page.click(*CUP)
     page.page.click("#track")
     tracked = page.page.locator(f".lane-names button[aria-label*=' {FRAMES} tracked']")
-    page.until(lambda: page.state()["tracking"] is None and tracked.count() == 1, seconds=60)
+    page.until(lambda: page.state()["tracking"] is None and tracked.count() == 1)
     page.page.focus("#strip")
     page.page.keyboard.press("End")
     page.until(lambda: page.state()["frame"] == FRAMES - 1)
@@ -84,12 +85,10 @@ def test_a_clip_is_tracked_corrected_and_taken_away(page: Opened, tmp_path: Path
     page.click(CUP[0] + 20, 110)
     page.page.locator(".stale").wait_for(state="visible")
     page.page.click("#track")
-    page.until(
-        lambda: page.state()["tracking"] is None and page.state()["stale"] is None, seconds=60
-    )
+    page.until(lambda: page.state()["tracking"] is None and page.state()["stale"] is None)
     page.page.keyboard.press("Control+s")
     page.page.check("input[value=davis]")
-    with page.page.expect_download(timeout=60_000) as download:
+    with page.page.expect_download() as download:
         page.page.click("#do-export")
 
     assert download.value.suggested_filename.endswith(".zip")

@@ -22,8 +22,9 @@ from samgraph.exporters.web.runtime import FILES, PACKAGE, VERSION
 from samgraph.media.mask import rle as run_lengths
 from samgraph.models.exporting import export_model
 from samgraph.serve.samples import MEDIA, clip_frame
-from tests.browser.double import Double, serving
+from tests.browser.double import Double
 from tests.browser.opened import Opened
+from tests.browser.serving import serving
 from tests.tolerances import WEB_MASKS
 
 pytest.importorskip("onnx")

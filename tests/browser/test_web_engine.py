@@ -26,7 +26,8 @@ from samgraph.predict.video.prompts import resize_mask
 from samgraph.predict.video.step import Clicks
 from samgraph.serve.samples import clip_frame
 from tests import tolerances
-from tests.browser.double import serving
+from tests.browser.opened import SECONDS
+from tests.browser.serving import serving
 
 HOW = {"size": 64, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
@@ -41,6 +42,7 @@ def engine(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     (folder / "blank.html").write_text("<!doctype html><title>modules</title>")
     with serving(Starlette(routes=[Mount("/", StaticFiles(directory=folder))])) as address:
         page = browser.new_page()
+        page.set_default_timeout(SECONDS * 1000)
         page.goto(f"{address}blank.html")
         yield page
         page.close()
@@ -302,6 +304,43 @@ def test_coco_and_timeline_are_those_of_the_server(engine: Any) -> None:
     segment = Segment(encoded, label="cat", score=0.5, object_id=3)
     wanted = coco_document([SegmentedImage("a.jpg", (12, 20), (segment,))])
     assert found == json.loads(json.dumps(wanted, default=lambda data: data.decode()))
+
+
+def test_graphs_are_called_with_the_feature_maps_and_memories_of_the_model(engine: Any) -> None:
+    """EfficientTAM has one map, and another graph for a single remembered frame."""
+    script = """async () => {
+      const { Model } = await import("/engine/model.js");
+      const map = { name: "embedding", shape: ["B", 8, 4, 4] };
+      const graphs = { image_encoder: { outputs: [map] }, memory_attention_one: {} };
+      const constants = { image_size: 64, mask_size: 16, channels: 8, memory_tokens: 5,
+        memory_channels: 2, memory_frames: 7, max_pointers: 16, absent_pointer: [0] };
+      const made = (given) => new Model({}, { constants, preprocessing: {}, graphs: given }, null);
+      const asked = [];
+      const watched = (model) => Object.assign(model, { run: async (name, inputs) => {
+        asked.push([name, Object.entries(inputs).map(([key, [, shape]]) => [key, shape])]);
+        const none = new Float32Array(4);
+        return { conditioned: none, masks: none, ious: none, stability: none };
+      } });
+      const read = (frames) => ({ memory: null, frames, slots: Array(frames).fill(0),
+        pointers: null, times: [0] });
+      const pooled = watched(made(graphs));
+      await pooled.attend(null, read(1));
+      await pooled.attend(null, read(2));
+      await watched(made({ image_encoder: graphs.image_encoder })).attend(null, read(1));
+      const prompt = { points: [1, 2], labels: [1n], count: 1 };
+      await pooled.decodePoints({ embedding: 1 }, [prompt]);
+      return asked;
+    }"""
+
+    asked = engine.evaluate(script)
+
+    one, several, plain, points = (name for name, _ in asked)
+    assert (one, several, plain) == ("memory_attention_one", "memory_attention", "memory_attention")
+    assert points == "decode_points"
+    assert dict(asked[0][1])["memory"] == [1, 1, 5, 2]
+    assert dict(asked[1][1])["memory"] == [1, 2, 5, 2]
+    assert dict(asked[1][1])["embedding"] == [1, 8, 4, 4]
+    assert {key for key, _ in asked[3][1]} == {"embedding", "points", "labels"}
 
 
 # A model that finds the same square on every frame, and tells what it was asked to remember.

@@ -79,7 +79,7 @@ def test_a_folder_of_none_or_many_is_refused(tmp_path: Path, names: list[str]) -
         ({"a": "/etc/passwd"}, "not the name of a file beside it"),
         ({"a": "c:model.safetensors"}, "not the name of a file beside it"),
         ({"a": "passwd"}, "not the name of a file beside it"),
-        ({"a": "gone.safetensors"}, "there is no file"),
+        ({"a": "gone.safetensors"}, "1 of the 1 shards of"),
         ({"a": FIRST, "b": FIRST}, "`b` is missing"),
         ({"a": SECOND}, "`a` is missing"),
         ({"a": FIRST, "c": SECOND}, "`b` is in it, which the index does not say"),
@@ -111,3 +111,18 @@ def test_a_shard_is_not_an_index_in_turn(tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError):
         read(tmp_path)
+
+
+def test_missing_shards_are_named_before_any_is_read(tmp_path: Path) -> None:
+    names = [f"model-{number}.safetensors" for number in range(6)]
+    write(tmp_path, {str(number): name for number, name in enumerate(names)})
+    (tmp_path / names[0]).write_bytes(b"damaged, but first the others must be fetched")
+
+    with pytest.raises(CheckpointError) as caught:
+        read(tmp_path)
+
+    assert str(caught.value) == (
+        f"5 of the 6 shards of `{INDEX}` are missing\n"
+        f"  got:      `{names[1]}`, `{names[2]}`, `{names[3]}` and 2 more\n"
+        "  hint: fetch all files of the model again"
+    )

@@ -30,7 +30,7 @@ def test_a_file_is_recognised_by_its_name(file: sister_files.SisterFile, tmp_pat
     family, config = recognise(of_tensors(file.name, path))
 
     assert config is find_config(file.name)[1]
-    assert file.name.startswith(family.name)
+    assert file.name.startswith("medsam2" if family.name == "sam2" else family.name)
     values = sum(array.size for array in of_tensors(file.name, path).tensors.values())
     assert values == file.parameters
 
@@ -75,3 +75,16 @@ def test_a_model_that_is_not_here_says_what_to_do(
     assert "the path of `efficienttam_ti_2.pt`" in str(caught.value)
     assert find_sister("EfficientTAM_S_1") == find_sister("efficienttam-s-1.pt")
     assert find_sister("sam2.1-tiny") is None
+
+
+@pytest.mark.parametrize("name", ["MedSAM2_latest.pt", "MedSAM2_CTLesion.pt", "medsam2_2411.pt"])
+def test_files_of_medsam2_are_known_by_name_and_tiny_stays_tiny(name: str, tmp_path: Path) -> None:
+    path, tiny = tmp_path / name, tmp_path / "my_tiny.pt"
+    path.write_bytes(b"")
+    tiny.write_bytes(b"")
+
+    config = recognise(of_tensors("sam2.1-tiny", path))[1]
+
+    assert (config.name, config.image_size) == ("medsam2", 512)
+    assert recognise(of_tensors("sam2.1-tiny", tiny))[1].image_size == 1024  # and no warning
+    assert recognise(of_tensors("sam2.1-small", path))[1].name == "sam2.1-small"  # no tiny at all

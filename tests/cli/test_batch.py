@@ -63,8 +63,8 @@ def test_segment_gives_the_masks_of_prompts_and_goes_on(samgraph: Run, inline: M
         assert segment.label == "cup"
     again = samgraph(*command, "--json")
     assert json.loads(again.text) == {
-        "output": "out", "inputs": 3, "done": 2, "failed": {"unusable image": 1}, "skipped": 3,
-        "without_prompt": 0, "inputs_per_second": None,
+        "output": "out", "inputs": 3, "done": 2, "failed": {"unusable image": 1}, "damaged": 0,
+        "skipped": 3, "without_prompt": 0, "inputs_per_second": None,
     }  # fmt: skip
     assert again.code == 3
 
@@ -79,7 +79,7 @@ def test_images_without_a_prompt_are_left_out(samgraph: Run) -> None:
     )  # fmt: skip
 
     assert done.code == 0, done.err
-    assert "1 inputs have no prompt" in done.err
+    assert "1 without a prompt, left out" in done.err
     lines = Path("out/masks-00000.jsonl").read_text().splitlines()
     assert [json.loads(line)["path"] for line in lines] == ["b.png"]
 
@@ -155,6 +155,59 @@ def test_track_writes_a_folder_per_video(samgraph: Run, folder: Path, inline: Mo
         assert made.read_bytes() == Path("single", f"{index}.png").read_bytes()
 
 
+def write_clip(path: Path, damaged: int | None = None) -> None:
+    """A video as a folder of three images, of which one may be damaged."""
+    for index in range(3):
+        path.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(scenes.frame(index)).save(path / f"{index}.png")
+        if index == damaged:
+            (path / f"{index}.png").write_bytes(b"damaged")
+
+
+@pytest.mark.usefixtures("inline")
+def test_everything_is_tracked_where_nothing_was_prompted(samgraph: Run, folder: Path) -> None:
+    write_clip(folder / "clips" / "one")
+    write_clip(folder / "clips" / "deep" / "two")
+    Path("boxes.jsonl").write_text(json.dumps({"path": "deep/two", "box": BOX}) + "\n")
+    given = (
+        "batch", "clips", "--prompts", "boxes.jsonl", "--task", "track", "--everything",
+        "--every", 2, "--iou", 0, "--stability", 0, "--format", "mot", "-o", "out",
+    )  # fmt: skip
+
+    done = samgraph(*given, "--policy", "motion-aware")
+
+    assert done.code == 0, done.err
+    lines = Path("out/index-00000.jsonl").read_text().splitlines()
+    runs = {entry["path"]: entry["folder"] for entry in map(json.loads, lines)}
+    assert set(runs) == {"one", "deep/two"}
+    said = {
+        name: json.loads(Path("out", run, "run.json").read_text()) for name, run in runs.items()
+    }
+    assert said["one"]["everything"]["every"] == 2
+    assert said["one"]["everything"]["masks"]["points_per_side"] == 16
+    assert "prompts" in said["deep/two"]
+    assert {one["options"]["policy"] for one in said.values()} == {"motion-aware"}
+    again = samgraph(*given)
+    assert again.code == 2
+    assert "another run" in again.err
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_video_with_damage_is_counted(samgraph: Run, folder: Path) -> None:
+    write_clip(folder / "clips" / "one", damaged=1)
+    Path("boxes.jsonl").write_text(json.dumps({"path": "one", "box": BOX}) + "\n")
+    given = ("batch", "clips", "--prompts", "boxes.jsonl", "--task", "track")
+
+    strict = samgraph(*given, "-o", "strict")
+    skipping = samgraph(*given, "-o", "out", "--on-damage", "skip")
+    again = samgraph(*given, "-o", "out", "--on-damage", "skip", "--json")
+
+    assert strict.code == 2, "all inputs failed"
+    assert skipping.code == 3, skipping.err
+    assert "1 with damage" in skipping.err
+    assert (again.code, json.loads(again.text)["damaged"]) == (3, 1)
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_process_does_the_same(samgraph: Run) -> None:
     Path("list.csv").write_text(CSV.replace("bad.png", "gone.png"))
@@ -177,6 +230,10 @@ def test_a_process_does_the_same(samgraph: Run) -> None:
         (("--task", "segment", "--format", "coco", "--format", "jsonl"), "one --format"),
         (("--task", "track", "--to", "s3://x"), "go to a folder"),
         (("--task", "dance"), "dance"),
+        (("--task", "embed", "--gpus-per-worker", "0.5"), "are for --ray"),
+        (("--task", "segment"), "no input has a prompt"),
+        (("--task", "segment", "--everything"), "--everything is for videos"),
+        (("--task", "track", "--every", "5"), "add --everything"),
         ((), "--task"),
     ],
 )

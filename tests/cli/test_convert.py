@@ -84,6 +84,23 @@ def test_sav_has_a_folder_per_object(convert: Run) -> None:
 
 
 @pytest.mark.usefixtures("run_folder")
+def test_several_formats_have_a_folder_each(convert: Run) -> None:
+    both = ("--format", "davis", "--format", "coco")
+    done = convert("out", *both, "-o", "all")
+    without = convert("out", *both, "--format", "overlay", "-o", "more")
+    file = convert("out", *both, "-o", "all.json")
+
+    assert (done.code, without.code, file.code) == (0, 2, 2)
+    written, run = files("all"), files("out")
+    assert written
+    assert all(run[name] == data for name, data in written.items())
+    assert {name.split("/")[0] for name in written} == {"davis", "coco"}
+    assert "--images" in without.err
+    assert not Path("more").exists()
+    assert "several formats need a folder" in file.err
+
+
+@pytest.mark.usefixtures("run_folder")
 def test_formats_that_show_the_image_are_told_where_it_is(convert: Run) -> None:
     without = convert("out", "--format", "overlay", "-o", "over.mp4")
     done = convert("out", "--format", "overlay", "--images", "frames", "-o", "over.mp4")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.errors import PromptError
+from samgraph.errors import ImageError, PromptError
 from samgraph.formats import read_coco
+from samgraph.jobs.batch.manifests import read_manifest
 from samgraph.jobs.prompt_files import read_prompt_file
 from tests.cli.running import Outcome
 from tests.golden import scenes
@@ -77,6 +78,35 @@ def test_coco_and_yolo_boxes_are_the_same_prompts(samgraph: Run) -> None:
     assert np.array_equal(masks[0], masks[2])
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "path,x1,y1,x2,y2,class",
+        "Filename,xmin,ymin,xmax,ymax,category,score",
+        "image,confidence,left,top,right,bottom,label",
+    ],
+)
+def test_columns_may_have_the_names_of_detectors(tmp_path: Path, header: str) -> None:
+    path, has_score = tmp_path / "boxes.csv", "confidence" in header
+    box = "17,27,63,73"
+    path.write_text(f"{header}\na.png,{f'0.9,{box}' if has_score else box},cup,0.9\n")
+
+    (row,) = read_prompt_file(str(path)).of("a.png")
+    ((name, same),) = read_manifest(str(path))
+
+    assert (row.box, row.label) == (same.box, same.label) == (BOX, "cup")
+    assert name == "a.png"
+
+
+def test_corners_named_here_are_not_renamed(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.jsonl"
+    path.write_text('{"path": "a.png", "x0": 17, "y0": 27, "x1": 63, "y1": 73, "score": 1}\n')
+
+    ((_, row),) = read_manifest(str(path))
+
+    assert row.box == BOX
+
+
 @pytest.mark.usefixtures("photos")
 def test_classes_grow_in_the_order_of_labels(samgraph: Run) -> None:
     Path("boxes.csv").write_text(
@@ -113,6 +143,7 @@ def test_prompts_of_images_that_were_not_given_are_refused(samgraph: Run) -> Non
         ("", "no header"),
         ("a.png,1,2,3,4\n", "no header"),
         ("path,box,colour\n", "column `colour`"),
+        ("path,x0,x0,y0,x1,y1\na.png,1,9,2,3,4\n", "two columns `x0`"),
         ("path,box\n", "has no prompt"),
         ("path,box\na.png,1 2 3\n", "line 2 .* four numbers"),
         ("path,box\na.png,1 2 3 x\n", "no number"),
@@ -128,6 +159,35 @@ def test_a_file_that_makes_no_sense_says_where(tmp_path: Path, text: str, messag
 
     with pytest.raises(PromptError, match=message):
         read_prompt_file(str(path))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"categories": 5},
+        {"categories": [5]},
+        {"images": {}},
+        {"annotations": [[]]},
+        {"images": [1]},
+    ],
+)
+def test_a_coco_file_of_other_kinds_is_refused(tmp_path: Path, changed: dict[str, object]) -> None:
+    path = tmp_path / "boxes.json"
+    image = {"id": 1, "file_name": "a.png"}
+    document = {"images": [image], "annotations": [{"image_id": 1, "bbox": [1, 2, 3, 4]}]}
+    path.write_text(json.dumps({**document, **changed}))
+
+    with pytest.raises((PromptError, ImageError), match=r"boxes\.json"):
+        read_prompt_file(str(path))
+
+
+def test_a_category_of_another_kind_is_no_label(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.json"
+    box = {"image_id": 1, "bbox": [1, 2, 3, 4], "category_id": [1]}
+    images = [{"id": 1, "file_name": "a.png"}]
+    path.write_text(json.dumps({"images": images, "annotations": [box]}))
+
+    assert [row.label for row in read_prompt_file(str(path)).rows] == [None]
 
 
 def test_a_row_outside_its_image_says_which(tmp_path: Path) -> None:

@@ -267,6 +267,24 @@ def test_an_interruption_keeps_what_was_done(
     assert [image.name for image in read_coco(folder / "all.json")] == ["a.png"]
 
 
+def test_several_formats_are_written_in_one_run(folder: Path, samgraph: Command) -> None:
+    prompt, formats = ("--point", "40,50"), ("--format", "overlay", "--format", "coco")
+
+    into = samgraph("segment", "a.png", "b.png", *prompt, *formats, "-o", "new/")
+    beside = samgraph("segment", "a.png", *prompt, *formats, "--json")
+    here = samgraph("segment", "a.png", *prompt, *formats)
+    alone = samgraph("segment", "a.png", "b.png", *prompt, "--format", "coco", "-o", "one.json")
+    file = samgraph("segment", "a.png", *prompt, *formats, "-o", "a.jpg")
+
+    assert (into.code, beside.code, here.code, alone.code, file.code) == (0, 0, 0, 0, 2)
+    written = sorted(str(path.relative_to("new")) for path in Path("new").rglob("*.*"))
+    assert written == ["coco/annotations.json", "overlay/a.jpg", "overlay/b.jpg"]
+    assert Path("new/coco/annotations.json").read_bytes() == Path("one.json").read_bytes()
+    assert Path("a_overlay.jpg").is_file()
+    assert [image.name for image in read_coco("a.json")] == ["a.png"]
+    assert "several formats need a folder" in file.err
+
+
 def test_an_unknown_model_is_an_error(folder: Path, samgraph: Command) -> None:
     done = samgraph("segment", "a.png", "--point", "4,5", "--model", "none.safetensors")
 

@@ -95,6 +95,7 @@ def test_a_policy_is_part_of_the_run(samgraph: Run) -> None:
     assert json.loads(Path("out", "run.json").read_text())["options"]["policy"] == "motion-aware"
     assert other.code == 2
     assert "another run: options differs" in other.err
+    assert "got:      policy sam2\n  expected: policy motion-aware\n" in other.err
 
 
 @pytest.mark.usefixtures("frames")
@@ -287,7 +288,7 @@ def test_an_interruption_saves_everything(samgraph: Run, monkeypatch: pytest.Mon
     outcome = samgraph("track", "frames", *BOX, "-o", "out")
 
     assert outcome.code == 130
-    assert "interrupted" in outcome.err
+    assert "interrupted\n  hint: run it again with --resume to continue\n" in outcome.err
     assert len(journal("out")) == 3
     assert Path("out/.session.safetensors").exists()
     monkeypatch.setattr(Journal, "append", append)

@@ -1,6 +1,7 @@
 """Models as the builders give them: by which names, with which methods, under which name."""
 
 import importlib
+import pickle
 import sys
 from types import ModuleType
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 import samgraph
 from samgraph import compat
+from samgraph.checkpoint.names import BY_NAME, RELEASES
+from samgraph.compat.build_sam import HF_MODEL_ID_TO_FILENAMES, config_named
 from samgraph.compat.modeling.sam2_base import SAM2Base
 from samgraph.errors import CheckpointError, EngineError, OptionError
 from tests.compat.sessions import predictor_for
@@ -162,3 +165,46 @@ def test_another_sam2_is_not_replaced(no_sam2: None, monkeypatch: pytest.MonkeyP
 
     compat.uninstall()
     assert sys.modules["sam2"] is other
+
+
+def test_models_and_predictors_are_pickled_as_what_they_are() -> None:
+    weights = small_model(SEED)
+    predictor = predictor_for(weights, "non_overlap_masks=true", "max_cond_frames_in_attn=2")
+    model = SAM2Base(weights, falls_back=False)
+
+    again = pickle.loads(pickle.dumps(predictor))
+    image = pickle.loads(pickle.dumps(compat.SAM2ImagePredictor(model)))
+
+    assert type(again) is compat.SAM2VideoPredictor
+    assert (again.settings, again._policy) == (predictor.settings, predictor._policy)
+    assert type(image.model) is SAM2Base
+    assert not image.model.falls_back
+    masks = []
+    for one in (predictor, again):
+        state = one.init_state(scenes.frames(2))
+        one.add_new_points_or_box(state, 0, 1, box=(17, 27, 63, 73))
+        masks.append([logits for _, _, logits in one.propagate_in_video(state)])
+    assert all(np.array_equal(*pair) for pair in zip(*masks, strict=True))
+
+
+def test_what_is_not_here_says_why() -> None:
+    model = SAM2Base(tiny_model())
+
+    assert not hasattr(model, "image_encoder")
+    with pytest.raises(AttributeError, match="`image_encoder` here: it is part of a compiled"):
+        model.image_encoder  # type: ignore[attr-defined]  # noqa: B018  # reading it is the test
+    with pytest.raises(AttributeError, match=r"`SAM2Base` has no `nothing`$"):
+        model.nothing  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(OptionError, match=r"takes a model(.|\n)*str(.|\n)*from_pretrained"):
+        compat.SAM2ImagePredictor("facebook/sam2.1-hiera-tiny")
+    with pytest.raises(OptionError, match=r"no option `thread`(.|\n)*did you mean `threads`"):
+        compat.build_sam2(NANO, thread=1)
+
+
+def test_repositories_are_those_of_the_released_models() -> None:
+    files = {release.file for release in RELEASES}
+
+    assert {file for _, file in HF_MODEL_ID_TO_FILENAMES.values()} == files
+    for repository, (config, file) in HF_MODEL_ID_TO_FILENAMES.items():
+        assert config_named(config).name == config_named(repository).name
+        assert BY_NAME[config_named(config).name].file == file

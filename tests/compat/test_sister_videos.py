@@ -37,11 +37,14 @@ def first_frames(golden: Golden, count: int) -> Golden:
     [
         ("efficienttam_s_512x512", "openvino", 0),
         ("efficienttam_s_512x512", "torch", 3),
+        ("efficienttam_s_512x512", "onnxruntime", 3),
         ("edgetam_perobj", "openvino", 0),
         ("edgetam_perobj", "torch", 2),
+        ("edgetam_perobj", "onnxruntime", 2),
     ],
 )
 def test_a_session_gives_every_recorded_number(video: str, engine: str, frames: int) -> None:
+    pytest.importorskip(engine)
     pytest.importorskip(engine)
     golden = Golden(families_dir() / f"video_{video}.npz")
     config = find_config(VIDEOS[video])[1]

@@ -70,6 +70,14 @@ def test_without_torch_devices_are_texts(no_torch: None, x: Tensor) -> None:
         x.softmax(-1)
 
 
+def test_numbers_are_found_in_dicts(x: Tensor) -> None:
+    names = {0: "cup", 1: "dog"}
+
+    assert [names[n] for n in tensor([1.0, 0.0]).astype(int)] == ["dog", "cup"]
+    assert {x: "a"}[x] == "a"
+    assert len({x, x.clone()}) == 2
+
+
 # Each is called on a tensor of torch's and on one of ours.
 CALLS: dict[str, Callable[[Any], Any]] = {
     "size": lambda t: (tuple(t.size()), t.size(0), t.dim(), t.numel()),
@@ -98,7 +106,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "clamp both": lambda t: t.clamp(-0.1, 0.1),
     "sigmoid": lambda t: t.sigmoid(),
     "masked_fill": lambda t: t.masked_fill(t > 0, 7.0),
-    "nonzero": lambda t: (t > 0).nonzero(as_tuple=False),
+    "nonzero": lambda t: (t > 0).nonzero(),
+    "nonzero as numpy's": lambda t: (t > 0).nonzero(as_tuple=True),
+    "data": lambda t: t.data,
     "unbind": lambda t: t.unbind(2)[1],
     "casts": lambda t: t.double().float().half().float().int().long().bool().byte(),
     "detach": lambda t: t.detach().clone().contiguous().cpu(),

@@ -11,11 +11,14 @@ from PIL import Image
 
 from samgraph.compat.tensor import Tensor
 from samgraph.compat.transformers import (
+    Sam2ImageProcessor,
+    Sam2ImageProcessorFast,
     Sam2Model,
     Sam2Processor,
     Sam2VideoInferenceSession,
     Sam2VideoModel,
     Sam2VideoProcessor,
+    infer_device,
     pipeline,
 )
 from samgraph.errors import CheckpointError, OptionError, PromptError, VideoError
@@ -62,6 +65,7 @@ def test_a_click(model: Sam2Model, processor: Any) -> None:
     assert outputs.object_score_logits.shape == (1, 1, 1)
     assert on_disc(masks[0, int(outputs.iou_scores.squeeze().argmax())])
     assert outputs[0] is outputs.iou_scores is outputs["iou_scores"]
+    assert model(**inputs.data).pred_masks.shape == outputs.pred_masks.shape
     assert outputs.keys()[:2] == ["iou_scores", "pred_masks"]
 
 
@@ -262,6 +266,21 @@ def test_a_stream_is_tracked(video_model: Sam2VideoModel, video_processor: Any) 
     assert session.get_frame(1).shape == (3, 512, 512)
 
 
+def test_a_session_gives_what_it_keeps(video_model: Any, video_processor: Any) -> None:
+    session = video_processor.init_video_session(video=VIDEO)
+    prompt = {"input_points": [[[DISC]]], "input_labels": [[[1]]]}
+    video_processor.add_inputs_to_inference_session(session, 0, 1, **prompt)
+    video_processor.add_inputs_to_inference_session(session, 1, 1, **prompt)
+    session.remove_point_inputs(0, 1)
+    output = video_model(session, frame_idx=0)
+    later = video_model(session, frame_idx=1)
+
+    assert np.array_equal(session.get_output(0, 0, "pred_masks"), output.pred_masks)
+    assert session.get_output(0, 1, "pred_masks") is None  # without its prompt it is tracked
+    tracked = session.get_output(0, 1, "pred_masks", is_conditioning_frame=False)
+    assert np.array_equal(tracked, later.pred_masks)
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"input_points": [[DISC]]}, "nested 4 levels"),
     ({"input_points": [[[[1, 2, 3]]]]}, "rows of 2 numbers"),
@@ -299,16 +318,27 @@ def test_what_a_session_lacks_is_said(video_model: Any, video_processor: Any) ->
 
 
 def test_models_are_read_from_folders(tmp_path: Path, model: Sam2Model) -> None:
-    model.save(tmp_path / "model.safetensors")
+    model.save_pretrained(tmp_path / "new")
+    tmp_path /= "new"
 
     loaded = Sam2Model.from_pretrained(tmp_path, torch_dtype="auto", local_files_only=True)
 
     assert loaded.config.name == NANO
     assert Sam2Processor.from_pretrained(str(tmp_path)).target_size == 512
     assert Sam2Processor.from_pretrained("facebook/sam2.1-hiera-tiny").target_size == 1024
+    assert Sam2ImageProcessor.from_pretrained(NANO).size == {"height": 512, "width": 512}
+    assert Sam2ImageProcessorFast is Sam2ImageProcessor
+    assert infer_device() == str(Sam2Model.from_pretrained(NANO).device)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="holds no weights"):
         Sam2Model.from_pretrained(tmp_path)
+
+
+def test_names_that_are_not_here_say_why() -> None:
+    with pytest.raises(ImportError, match=r"`AutoProcessor` is not in .*: name the class"):
+        from samgraph.compat.transformers import AutoProcessor  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        from samgraph.compat.transformers import Nothing  # noqa: F401
 
 
 def test_neither_torch_nor_transformers_is_imported() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from samgraph.compat.ultralytics import SAM, Results, SAM2VideoPredictor
-from samgraph.errors import CheckpointError, ImageError, PromptError
+from samgraph.compat.ultralytics import SAM, Predictor, Results, SAM2VideoPredictor
+from samgraph.errors import CheckpointError, ImageError, OptionError, PromptError
 from samgraph.media.image.reading import read_image
 from samgraph.media.mask.polygons import polygons_to_mask
 from tests.golden import scenes
@@ -137,6 +137,71 @@ def test_without_a_prompt_everything_is_segmented(model: SAM, picture: str) -> N
 
 def test_a_folder_holds_images(model: SAM, picture: str) -> None:
     assert [r.path for r in model(".", bboxes=[17, 27, 63, 73])] == [str(Path(picture))]
+
+
+def test_an_image_is_set_once_and_prompted_often(model: SAM, picture: str) -> None:
+    predictor = Predictor(overrides={"conf": 0.25, "task": "segment", "imgsz": 1024})
+    predictor.setup_model(model.model)
+    predictor.set_image(scenes.frame(0)[..., ::-1])
+
+    boxes = predictor(bboxes=[17, 27, 63, 73])
+    (click,) = predictor(points=SQUARE, labels=[1], stream=True)
+    (other,) = predictor(source=picture, points=DISC, labels=[1])
+    predictor.reset_image()
+
+    assert [len(result) for result in boxes] == [1]
+    (wanted,) = model(picture, points=SQUARE, labels=[1])
+    assert np.array_equal(click.masks.data, wanted.masks.data)
+    assert other.masks.data[0, 50, 40]
+    with pytest.raises(ImageError, match="there is no image"):
+        predictor(points=SQUARE, labels=[1])
+    with pytest.raises(PromptError, match="one image can be set"):
+        predictor.set_image([picture, picture])
+
+
+def test_a_mask_is_a_prompt(model: SAM, picture: str) -> None:
+    (first,) = model(picture, bboxes=[17, 27, 63, 73])
+
+    (again,) = model(picture, masks=first.masks.data)
+
+    both = (first.masks.data & again.masks.data).sum()
+    assert both > 0.7 * (first.masks.data | again.masks.data).sum()
+
+
+def test_everything_that_is_asked_for_is_saved(model: SAM, tmp_path: Path, picture: str) -> None:
+    pytest.importorskip("av")
+    file = make_video(tmp_path / "test.mp4", scenes.frames(2))
+    overrides = {"model": model.model, "project": "runs", "save": True}
+    predictor = SAM2VideoPredictor(overrides=overrides)
+    saved = {"save": True, "save_txt": True, "save_crop": True, "project": "runs", "name": "a"}
+
+    model.predict(picture, False, [17, 27, 63, 73], **saved)
+    model(str(file), bboxes=[[17, 27, 63, 73]], project="runs", name="frames", save=True)
+    predictor(source=str(file), bboxes=[[17, 27, 63, 73]], name="tracked")
+
+    found = sorted(str(path.relative_to("runs")) for path in Path("runs").rglob("*.*"))
+    assert found == [
+        "a/bus.jpg", "a/crops/0/bus.jpg", "a/labels/bus.txt",
+        "frames/test_1.jpg", "frames/test_2.jpg", "tracked/test_1.jpg", "tracked/test_2.jpg",
+    ]  # fmt: skip
+
+
+def test_a_misspelt_option_is_refused(model: SAM, picture: str) -> None:
+    with pytest.raises(OptionError, match=r"no option `bbox`(.|\n)*did you mean `bboxes`"):
+        model(picture, bbox=[17, 27, 63, 73])
+    with pytest.raises(OptionError, match="no option `point`"):
+        SAM2VideoPredictor(overrides={"model": NANO})(source=picture, point=DISC)
+    assert len(model(picture, bboxes=[17, 27, 63, 73], conf=0.2, imgsz=1024, verbose=False)) == 1
+
+
+def test_names_that_are_not_here_say_why() -> None:
+    from samgraph.compat.ultralytics.models import sam
+
+    assert sam.Predictor is sam.SAM2Predictor is Predictor
+    with pytest.raises(ImportError, match="there is no detector here"):
+        from samgraph.compat.ultralytics import YOLO  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        from samgraph.compat.ultralytics import Nothing  # noqa: F401
 
 
 TRACKED: list[tuple[dict[str, Any], int]] = [

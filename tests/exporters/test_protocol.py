@@ -29,7 +29,6 @@ class TextExporter:
     """Writes what the passes made of each graph, and the weights as an npz."""
 
     name = "text"
-    graphs: tuple[str, ...] = ()
     passes: tuple[Step, ...] = COMMON
 
     def export(

@@ -32,11 +32,11 @@ def tracked() -> list[SegmentedImage]:
     ]
 
 
-def test_mot_has_a_line_per_box_and_frames_from_1() -> None:
+def test_mot_has_a_line_per_box_and_counts_from_1() -> None:
     assert FORMATS["mot"].encode(tracked()).decode().splitlines() == [
-        "4,7,1,2,5,4,0.5,-1,-1,-1",
-        "6,7,3,2,5,4,0.75,-1,-1,-1",
-        "6,2,10,6,5,4,1,-1,-1,-1",
+        "4,7,2,3,5,4,0.5,-1,-1,-1",
+        "6,7,4,3,5,4,0.75,-1,-1,-1",
+        "6,2,11,7,5,4,1,-1,-1,-1",
     ]
 
 

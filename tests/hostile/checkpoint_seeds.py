@@ -206,7 +206,7 @@ def _zips() -> dict[str, bytes | Maker]:
         "zip bomb": zip_bytes([Record("r/data.pkl", bomb, method=8, size=10_000_000)]),
         "zip bomb by overlap": zip_bytes([*records, *_overlapping(500)]),
         "CRC error": bytes(flipped),
-        "checksums turned off": zip_bytes([Record(r.name, r.data, checksum=0) for r in records]),
+        "without checksums": zip_bytes([Record(r.name, r.data, checksum=0) for r in records]),
         "encrypted": zip_bytes([Record(r.name, r.data, flags=1) for r in records]),
         "truncated directory": good[: end - 40],
         "truncated end": good[:-5],

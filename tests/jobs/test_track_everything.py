@@ -67,7 +67,7 @@ def test_objects_are_found_and_written_in_every_format_of_tracks(colour: Run) ->
     assert [len(image.segments) for image in read_davis("out/davis")] == [1] * 4 + [2] * 6
     assert [image.index for image in read_mots("out/mots/tracks.txt")] == list(range(FRAMES))
     boxes = Path("out/mot/tracks.txt").read_text().splitlines()
-    assert boxes[0].startswith("1,1,4,12,17,17,")
+    assert boxes[0].startswith("1,1,5,13,17,17,")
     assert len(boxes) == 4 + 2 * 6
     assert sorted(os.listdir("out/sav")) == ["001", "002"]
     assert Path("out/yolo/classes.txt").read_text() == "thing\n"

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from samgraph.errors import OptionError, OutputError
+from samgraph.checkpoint.match import MEMORY
+from samgraph.errors import CheckpointError, OptionError, OutputError
 from samgraph.exporters import ExportOptions
 from samgraph.models.exporting import export_model, export_plan
+from samgraph.models.loading import load_model
 from tests import tolerances
 from tests.models.exported import SIZES, manifest_of, random_inputs, run_onnx
+from tests.models.sisters import SISTERS, small_sister
 from tests.predict.models import tiny_model
 
 onnx = pytest.importorskip("onnx")
@@ -47,6 +50,15 @@ def dims(value: Any) -> list[Any]:
     return list(value.type.tensor_type.shape.dim)
 
 
+def difference(key: str, found: Any, want: Any) -> float:
+    """The largest, as a share of what is allowed."""
+    scale = max(1.0, float(np.abs(want).max(initial=0)))
+    limit = tolerances.EXPORTED * scale
+    if key == "stability":
+        limit = tolerances.EXPORTED_STABILITY
+    return float(np.abs(found - want).max(initial=0)) / limit
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 def test_onnx_runtime_computes_what_our_engine_does(folder: Path, name: str) -> None:
     model, rng = tiny_model(), np.random.default_rng(1)
@@ -60,10 +72,52 @@ def test_onnx_runtime_computes_what_our_engine_does(folder: Path, name: str) -> 
 
         assert found.keys() == expected.keys()
         for key, want in expected.items():
-            scale = max(1.0, float(np.abs(want).max(initial=0)))
-            is_count = key == "stability"
-            limit = tolerances.EXPORTED_STABILITY if is_count else tolerances.EXPORTED * scale
-            assert np.abs(found[key] - want).max(initial=0) <= limit, (key, sizes)
+            assert difference(key, found[key], want) <= 1, (key, sizes)
+
+
+@pytest.mark.parametrize("name", SISTERS)
+def test_sister_models_are_exported_whole(name: str, tmp_path: Path) -> None:
+    model, rng = small_sister(name).core, np.random.default_rng(9)
+    export_model(model, "onnx", tmp_path)
+    manifest, graphs = manifest_of(tmp_path), export_plan(model, ExportOptions()).graphs
+
+    is_pooled = name.endswith(("1", "2"))
+    ones = ("memory_attention_one", "track_one")
+    assert tuple(manifest["graphs"]) == tuple(graphs) == (*GRAPHS, *ones * is_pooled)
+    assert manifest["constants"]["memory_tokens"] == model.config.memory_tokens
+    assert_explained(manifest)
+    for key in ("image_encoder", "memory_encoder", "memory_attention", *ones):
+        if key not in graphs:
+            continue
+        path = tmp_path / manifest["graphs"][key]["file"]
+        onnx.checker.check_model(onnx.load(path), full_check=True)
+        frames = 1 if key.endswith("_one") else 3
+        inputs = random_inputs(manifest["graphs"][key], {**SIZES[1], "F": frames}, rng)
+        expected = model.session.compile(graphs[key], model.weights).run_numpy(inputs)
+        found = run_onnx(path, inputs)
+        assert all(difference(name, found[name], want) <= 1 for name, want in expected.items())
+
+
+def test_an_image_only_checkpoint_is_exported_as_far_as_images_need(
+    folder: Path, tmp_path: Path
+) -> None:
+    whole = tiny_model()
+    kept = {name: x for name, x in whole.weights.items() if not name.startswith(MEMORY)}
+    model = load_model(kept, config=whole.config, device="cpu", threads=2)
+    export_model(model, "onnx", tmp_path)
+
+    manifest = manifest_of(tmp_path)
+    assert tuple(manifest["graphs"]) == GRAPHS[:4]
+    outputs = {value["name"] for value in manifest["graphs"]["decode"]["outputs"]}
+    assert "pointer" not in outputs
+    assert tuple(manifest["steps"]) == ("click",)
+    inputs = random_inputs(manifest["graphs"]["decode_points"], SIZES[0], np.random.default_rng(6))
+    expected, found = (run_onnx(w / "decode_points.onnx", inputs) for w in (folder, tmp_path))
+    assert all(np.array_equal(found[name], want) for name, want in expected.items())
+    with pytest.raises(CheckpointError, match="no weights for `memory_encoder`"):
+        export_model(model, "onnx", tmp_path, only=("memory_encoder",))
+    with pytest.raises(OptionError, match="the page needs all graphs"):
+        export_model(model, "web", tmp_path)
 
 
 def test_the_manifest_says_what_is_there(folder: Path) -> None:
@@ -80,15 +134,25 @@ def test_the_manifest_says_what_is_there(folder: Path) -> None:
 
 
 def test_every_value_and_step_of_the_manifest_is_explained(folder: Path) -> None:
-    manifest = manifest_of(folder)
+    assert_explained(manifest_of(folder))
 
+
+def test_steps_run_graphs_that_are_there(tmp_path: Path) -> None:
+    names = ("image_encoder", "decode_points", "memory_encoder")
+    export_model(tiny_model(), "onnx", tmp_path, only=names)
+
+    assert tuple(manifest_of(tmp_path)["steps"]) == ("click",)
+
+
+def assert_explained(manifest: Any) -> None:
+    """Every graph and value has a text; steps name the inputs of their graphs."""
     for graph in manifest["graphs"].values():
         assert graph["about"]
         assert all(value["about"] for value in (*graph["inputs"], *graph["outputs"]))
     for steps in manifest["steps"].values():
         for step in steps:
-            if "run" in step:
-                wanted = {value["name"] for value in manifest["graphs"][step["run"]]["inputs"]}
+            for run in (step[key] for key in ("run", "run_with_one_memory") if key in step):
+                wanted = {value["name"] for value in manifest["graphs"][run]["inputs"]}
                 assert set(step["inputs"]) == wanted
             for source in step.get("inputs", {}).values():
                 graph, dot, output = source.partition(".")

@@ -11,11 +11,14 @@ import pytest
 from PIL import Image
 
 import samgraph
-from samgraph.errors import CheckpointError, OptionError
+from samgraph.checkpoint import save
+from samgraph.compat.build_sam import build_sam2_video_predictor
+from samgraph.errors import CheckpointError, OptionError, SamgraphWarning
 from samgraph.evaluate.speed import typical_inputs
 from samgraph.graph import Array
 from samgraph.models.loading import find_config, load_model
 from samgraph.models.sam2.model import Sam2Model
+from samgraph.predict.video.policies.table import DEFAULT, POLICIES
 from samgraph.predict.video.video import Video
 from tests.cli.running import call
 from tests.compat.sessions import predictor_for
@@ -54,7 +57,7 @@ def clicked(name: str) -> Video:
     return video
 
 
-@pytest.mark.parametrize("engine", ["openvino", "torch"])
+@pytest.mark.parametrize("engine", ["openvino", "torch", "onnxruntime"])
 def test_every_graph_agrees_with_the_reference(name: str, engine: str) -> None:
     pytest.importorskip(engine)
     fast, slow = (small_sister(name, which).core for which in (engine, "reference"))
@@ -109,6 +112,29 @@ def test_a_stream_and_a_resumed_video_track_as_the_video_does(name: str, tmp_pat
     assert any(array.max() > 0 for array in wanted[1:])
     assert max(np.abs(a - b).max() for a, b in zip(rest, wanted[3:], strict=True)) < SAME
     assert max(np.abs(a - b).max() for a, b in zip(streamed, wanted[1:], strict=True)) < SAME
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != DEFAULT])
+@pytest.mark.parametrize("name", ["small edgetam", "small efficienttam 1"])
+def test_a_policy_is_saved_and_goes_on(name: str, policy: str, tmp_path: Path) -> None:
+    path = tmp_path / "session.safetensors"
+
+    def begun() -> Video:
+        video = small_sister(name).video(FRAMES, policy=policy)
+        video.add(frame=0, object=1, points=[CLICK])
+        return video
+
+    wanted = [low(frame) for frame in begun().track()]
+    video = begun()
+    next(frame for frame in video.track() if frame.index == 2)
+    video.save(path)
+    resumed = small_sister(name).resume(path, source=FRAMES)
+
+    assert isinstance(resumed, Video)
+    assert resumed.policy == video.policy
+    assert len(resumed.states[1].history.observed) == 2
+    for one, other in zip(resumed.track(start=3), wanted[3:], strict=True):
+        np.testing.assert_allclose(low(one), other, atol=SAME)
 
 
 def test_the_calls_of_the_reference_track_as_ours(name: str) -> None:
@@ -179,6 +205,29 @@ def test_a_checkpoint_of_another_family_says_which_it_is(given: str, wanted: str
 
     with pytest.raises(CheckpointError, match=f"this is a `{given}` checkpoint: load it as that"):
         load_model(tensors, config=wanted)
+
+
+def test_the_command_line_says_of_which_family_a_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the cache under the name of another model, and the reference's builder."""
+    family, config = find_config("efficienttam-ti")
+    shapes = family.weight_shapes(config.smallest())
+    tensors = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
+    monkeypatch.setenv("SAMGRAPH_CACHE", str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    path = tmp_path / "checkpoints" / "edgetam.pt"
+    save(path, tensors, precision="fp16")
+    Image.fromarray(FRAMES[0]).save(tmp_path / "frame.png")
+    arguments = ["segment", tmp_path / "frame.png", "--point", "30,20", "-o", tmp_path / "o.png"]
+
+    with pytest.warns(SamgraphWarning, match="may be"):
+        done = call(monkeypatch, [*arguments, "--model", "edgetam"])
+
+    assert done.code == 2, done.err
+    assert "`edgetam.pt` is a `efficienttam-ti` checkpoint, not `edgetam`" in done.err
+    with pytest.raises(CheckpointError, match="this is a `efficienttam-ti` checkpoint"):
+        build_sam2_video_predictor("configs/edgetam.yaml", path)
 
 
 def test_a_config_of_a_family_refuses_what_makes_no_model() -> None:

@@ -160,6 +160,30 @@ def test_a_prompt_gives_the_same(name: str, both: tuple[Any, SAM2ImagePredictor]
     assert_alike(ours.predict(**arguments), theirs.predict(**arguments), logits=name == "logits")
 
 
+@pytest.mark.parametrize("name", ["a click", "two clicks and a box", "three boxes", "nothing"])
+def test_prepared_prompts_are_the_same(name: str, both: tuple[Any, SAM2ImagePredictor]) -> None:
+    theirs, ours = both
+    given = arrays(PROMPTS[name])
+    multimask = given.pop("multimask_output", True)
+    named = ("point_coords", "point_labels", "box")
+    prompts: Any = (*(given.get(key) for key in named), None, True)
+
+    prepared: Any = ours._prep_prompts(*prompts)
+    wanted = theirs._prep_prompts(*prompts)
+
+    for mine, other in zip(prepared, wanted, strict=True):
+        assert (mine is None) == (other is None)
+        if other is not None:
+            assert tuple(mine.shape) == tuple(other.shape)
+            assert str(other.dtype) == f"torch.{mine.dtype}"
+            assert np.abs(np.asarray(mine) - other.numpy()).max() < 1e-3
+    mask, points, labels, boxes = prepared
+    masks, scores, _ = ours._predict(points, labels, boxes, mask, multimask)
+    expected = ours.predict(**given, multimask_output=multimask)
+    assert np.array_equal(np.asarray(masks).reshape(expected[0].shape), expected[0] > 0)
+    assert np.array_equal(np.asarray(scores).ravel(), expected[1].ravel())
+
+
 @pytest.mark.parametrize("with_click", [True, False])
 def test_logits_given_back_give_the_same(
     with_click: bool, both: tuple[Any, SAM2ImagePredictor]

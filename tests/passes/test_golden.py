@@ -148,12 +148,12 @@ def project_sums_leaves_other_axes_and_kernels() -> Graph:
     builder = Builder("axes")
     x, hidden = builder.input("x", "f32[N,8,4,4]"), builder.input("hidden", "f32[N,4,4,32]")
     w1, w2 = builder.param("w1", "f32[8,32]"), builder.param("w2", "f32[2,8,1,1]")
-    turned, term = ops.transpose(ops.linear(hidden, w1), 0, 3, 2, 1), ops.linear(hidden, w1)
+    transposed, term = ops.transpose(ops.linear(hidden, w1), 0, 3, 2, 1), ops.linear(hidden, w1)
     last = ops.linear(builder.input("last", "f32[N,8,4,32]"), builder.param("w3", "f32[4,32]"))
     kernel = builder.param("kernel", "f32[2,8,3,3]")
     return builder.finish(
-        turned=ops.conv2d(x + turned, w2),
-        not_turned=ops.conv2d(x + last, w2),
+        transposed=ops.conv2d(x + transposed, w2),
+        other_axis=ops.conv2d(x + last, w2),
         larger_kernel=ops.conv2d(x + ops.transpose(term, 0, 3, 1, 2), kernel),
     )
 

@@ -15,11 +15,13 @@ from samgraph import models
 from samgraph.errors import CheckpointError, OptionError, PromptError
 from samgraph.predict.model import Model
 from samgraph.predict.video.few_memories import FewMemories
+from samgraph.predict.video.policies.table import DEFAULT, POLICIES
 from samgraph.predict.video.policy import Position, ReferencePolicy
 from samgraph.runtime import APPROXIMATIONS, CompileOptions
 from tests.golden import scenes
 from tests.models import toy_family
 from tests.models.sam2.bench import config_of, known_weights
+from tests.tolerances import SAME_DECODER
 
 FRAMES = 5
 
@@ -46,6 +48,21 @@ def test_nothing_is_approximated_unless_asked() -> None:
     assert signature(samgraph.load).parameters["approximation"].default is None
     assert CompileOptions().chosen_approximation is None
     assert model().config.memory_pool == 1
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != DEFAULT])
+@pytest.mark.parametrize("name", APPROXIMATIONS)
+def test_every_policy_works_with_it(name: str, policy: str) -> None:
+    """On the first tracked frame all policies read the same memory."""
+    found = []
+    for chosen in (DEFAULT, policy):
+        video = model(name).video(scenes.frames(2), policy=chosen)
+        video.add(frame=0, object=1, points=[(40, 50)])
+        found.append([frame.low_logits for frame in video.track()][1])
+
+    usual, other = found
+    np.testing.assert_allclose(usual, other, atol=SAME_DECODER)
+    assert len(video.states[1].history.observed) == 1
 
 
 @pytest.mark.parametrize("name", APPROXIMATIONS)

@@ -73,7 +73,7 @@ def test_the_fingerprint_is_that_of_the_weights() -> None:
     assert fingerprint(small_model(SEED)) != fingerprint(small_model(SEED + 1))
 
 
-@pytest.mark.parametrize("damage", ["missing", "text", "cut", "checkpoint", "nan"])
+@pytest.mark.parametrize("damage", ["missing", "text", "cut", "checkpoint", "nan", "far"])
 def test_a_file_that_holds_none_is_one_clear_error(
     damage: str, saved: Path, tmp_path: Path
 ) -> None:
@@ -83,9 +83,9 @@ def test_a_file_that_holds_none_is_one_clear_error(
         saved.write_text("hello")
     elif damage == "cut":
         saved.write_bytes(saved.read_bytes()[:-5])
-    elif damage == "nan":
+    elif damage in ("nan", "far"):
         data = bytearray(saved.read_bytes())
-        data[-4:] = np.float32("nan").tobytes()
+        data[-4:] = np.float32("nan" if damage == "nan" else 1e30).tobytes()
         saved.write_bytes(data)
     else:
         checkpoint.save(saved, {"a": np.zeros(3, np.float32)})

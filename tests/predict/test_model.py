@@ -30,8 +30,35 @@ def test_everything_public_is_listed_and_there() -> None:
     for name in samgraph.__all__:
         assert name in listed
         assert getattr(samgraph, name) is not None
+    assert {name for name in listed if not name.startswith("_")} == {
+        *(name for name in samgraph.__all__ if name != "__version__"),
+        "errors",
+    }
     with pytest.raises(AttributeError, match="has no `nothing`"):
         _ = samgraph.nothing
+
+
+def test_a_misspelt_option_of_any_call_is_refused(tmp_path: Path) -> None:
+    model: Any = Model(tiny_model())
+    image, video, stream = model.image(picture()), model.video([picture()] * 2), model.stream()
+    result = image.predict(**CLICK)
+    calls: list[tuple[Callable[..., Any], str, str]] = [
+        (image.predict, "point", "points"),
+        (model.images([picture()]).predict, "box_", "box"),
+        (result.save, "lable", "label"),
+        (video.add, "point", "points"),
+        (video.track, "progres", "progress"),
+        (video.export, "opacty", "opacity"),
+        (stream.add, "boxs", "box"),
+        (stream.step, "boxs", "boxes"),
+    ]
+
+    for call, wrong, right in calls:
+        with pytest.raises(OptionError, match=rf"no option `{wrong}`(.|\n)*did you mean `{right}`"):
+            call(**{wrong: 1})
+    video.add(frame=0, object="cup", **CLICK)
+    assert repr(video).endswith("2 frames, 1 object>")
+    assert repr(stream).endswith("0 objects>")
 
 
 def test_help_shows_the_classes_and_every_option() -> None:

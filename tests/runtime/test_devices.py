@@ -123,6 +123,41 @@ def test_intel_devices_are_counted_by_their_vendor(
     assert devices.why_absent(Device("gpu", 5)) is None
 
 
+def test_cuda_without_torch_says_first_that_there_is_no_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Installing gigabytes of torch would not help."""
+    listing = Listing("samgraph.engines.absent", extra="torch", candidate_for=("cuda",))
+    monkeypatch.setitem(protocol_module._FOLDERS, "torch", listing)
+    no_gpu(monkeypatch)
+    with pytest.raises(EngineError) as caught:
+        Session("cuda", PLAIN)
+    assert str(caught.value) == (
+        "device `cuda` cannot be used here\n"
+        '  got:      there is no NVIDIA driver with a GPU\n  hint: use device="cpu"'
+    )
+
+    monkeypatch.setattr(devices, "_cuda_devices", lambda: 1)
+    with pytest.raises(EngineError) as caught:
+        Session("cuda", PLAIN)
+    assert caught.value.hint == 'pip install samgraph[torch], or use device="cpu"'
+
+
+def test_amd_gpus_are_counted_by_what_linux_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number, cores in enumerate((0, 304, 304)):  # the first is the processor
+        (tmp_path / str(number)).mkdir()
+        text = f"cpu_cores_count 0\nsimd_count {cores}\nmem_banks_count 1\n"
+        (tmp_path / str(number) / "properties").write_text(text)
+    (tmp_path / "3").mkdir()
+    monkeypatch.setattr(devices, "_AMD", tmp_path)
+    monkeypatch.setattr(devices, "_cuda_devices", lambda: 0)
+
+    assert devices.why_absent(Device("cuda", 1)) is None
+    assert devices.why_absent(Device("cuda", 2)) == "there are 2 of them"
+
+
 def test_an_amd_gpu_is_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
     no_gpu(monkeypatch)
     monkeypatch.setattr(devices, "_rocm_devices", lambda: 1)

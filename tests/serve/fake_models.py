@@ -24,7 +24,7 @@ class Slow:
             self.running += 1
             self.most = max(self.most, self.running)
         time.sleep(self.seconds)
-        self.hold.wait(30)
+        self.hold.wait(600)
         with self._lock:
             self.running -= 1
         mask = MaskReply(Mask((1, 1), "1"), 1.0, (0, 0, 1, 1), 1)

@@ -1,8 +1,9 @@
 """A server of the tests: the application under uvicorn on a free port, in a thread."""
 
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,6 +17,16 @@ from samgraph.predict.model import Model, load
 from samgraph.serve.app import make_app
 from samgraph.serve.options import ServeOptions
 from samgraph.serve.service import Service
+
+SECONDS = 180.0  # as long as a busy machine may need; nothing is faster for it being short
+
+
+def until(is_so: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
 
 
 @cache
@@ -52,13 +63,21 @@ def running(
     port = server.servers[0].sockets[0].getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     try:
-        with httpx.Client(base_url=url, timeout=60, headers=headers, trust_env=False) as client:
+        with httpx.Client(
+            base_url=url, timeout=SECONDS, headers=headers, trust_env=False
+        ) as client:
             yield Running(url, client, service, folder)
     finally:
         service.stop()
         server.should_exit = True
-        thread.join(30)
+        thread.join(SECONDS)
         assert not thread.is_alive(), "the server did not stop"
+
+
+def connected(server: Running) -> socket.socket:
+    """A connection to the server, for what httpx would not do."""
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=SECONDS)
 
 
 def image_id(client: httpx.Client, sample: str = "cat") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tests.serve.serving import image_id, running
+from tests.serve.serving import SECONDS, image_id, running
 
 CLIENTS, REQUESTS = 32, 96
 
@@ -32,7 +32,7 @@ def test_replies_to_many_clients_are_bit_identical_to_a_serial_run(tmp_path: Pat
 
         def ask(job: tuple[str, dict[str, Any]]) -> bytes:
             url = f"{server.url}/api/images/{job[0]}/predict"
-            reply = httpx.post(url, json=job[1], timeout=60)
+            reply = httpx.post(url, json=job[1], timeout=SECONDS)
             assert reply.status_code == 200, reply.text
             return reply.content.rpartition(b',"refine"')[0]
 

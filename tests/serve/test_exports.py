@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 import zipfile
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,7 +16,7 @@ from samgraph.media.mask import rle
 from samgraph.media.video.frames import open_frames
 from samgraph.serve.effects import EFFECTS, Painted, apply, apply_opaque
 from samgraph.serve.schema import Effect
-from tests.serve.serving import Running, error_of, running
+from tests.serve.serving import Running, error_of, running, until
 from tests.serve.test_videos import CUP, masks, track, video_id
 
 
@@ -31,16 +30,24 @@ def tracked(server: Running) -> str:
     return name
 
 
+def ended(server: Running, job: str) -> dict[str, Any]:
+    """The state of an export that has ended."""
+    state: dict[str, Any] = {}
+
+    def is_over() -> bool:
+        state.update(server.client.get(f"/api/jobs/{job}").json())
+        return state["state"] not in ("waiting", "running")
+
+    until(is_over)
+    return state
+
+
 def exported(server: Running, name: str, body: dict[str, Any]) -> tuple[str, bytes]:
     """The name and the bytes of an export."""
     begun = server.client.post(f"/api/videos/{name}/export", json=body)
     assert begun.status_code == 202, begun.text
     job = begun.json()["job"]
-    for _ in range(400):
-        state = server.client.get(f"/api/jobs/{job}").json()
-        if state["state"] not in ("waiting", "running"):
-            break
-        time.sleep(0.02)
+    state = ended(server, job)
     assert state["state"] == "done", state
     assert state["done"] == state["total"] > 0
     reply = server.client.get(f"/api/jobs/{job}/file")
@@ -117,12 +124,9 @@ def test_bad_exports_are_refused(server: Running, tracked: str) -> None:
 def test_an_export_of_nothing_fails_in_a_sentence(server: Running) -> None:
     name = video_id(server.client)
     job = server.client.post(f"/api/videos/{name}/export", json={"format": "coco"}).json()["job"]
-    for _ in range(200):
-        state = server.client.get(f"/api/jobs/{job}").json()
-        if state["state"] == "failed":
-            break
-        time.sleep(0.02)
+    state = ended(server, job)
 
+    assert state["state"] == "failed"
     assert state["message"] == "there is nothing to export"
     assert server.client.get(f"/api/jobs/{job}/file").status_code == 409
 
@@ -154,13 +158,22 @@ def test_damaged_session_files_are_refused_and_leave_nothing(
         io.BytesIO(good)
     ).namelist()}  # fmt: skip
 
-    def packed(**changed: bytes) -> bytes:
+    def packed(method: int = zipfile.ZIP_STORED, /, **changed: bytes) -> bytes:
         buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as file:
+        with zipfile.ZipFile(buffer, "w", method) as file:
             for name, data in {**parts, **changed}.items():
                 file.writestr(name, data)
         return buffer.getvalue()
 
+    def document(**changed: Any) -> bytes:
+        found = {**json.loads(parts["document.json"]), **changed}
+        return packed(**{"document.json": json.dumps(found).encode()})
+
+    first = parts["masks.jsonl"].partition(b"\n")[0] + b"\n"
+    deflated = bytearray(packed(zipfile.ZIP_DEFLATED))
+    deflated[60:90] = b"\xff" * 30
+    directory = packed(**{f"{n:0100}": b"" for n in range(8000)})
+    operation = {"kind": "prompt", "object": 1, "points": [[1, 1]], "labels": [1]}
     wrong = [
         b"PK\x03\x04", good[: len(good) // 2], b"nothing",
         packed(**{"../evil": b"x"}),
@@ -169,6 +182,13 @@ def test_damaged_session_files_are_refused_and_leave_nothing(
         packed(**{"masks.jsonl": b"nothing\n"}),
         packed(**{"masks.jsonl": parts["masks.jsonl"].replace(b'"counts":"', b'"counts":"0')}),
         packed(**{"state.safetensors": b"\x08" + bytes(20)}),
+        packed(**{"masks.jsonl": first.replace(b'"frame":0', b'"frame":2147483647')}),
+        packed(**{"masks.jsonl": first.replace(b'"object":1', b'"object":2')}),
+        packed(zipfile.ZIP_DEFLATED, **{"masks.jsonl": b" " * 100_000_000}),
+        packed(zipfile.ZIP_LZMA), packed(zipfile.ZIP_BZIP2), bytes(deflated), directory,
+        document(pending=[operation] * 1000),
+        document(objects=[{"id": number} for number in range(1, 10_000)]),
+        document(objects=[{"id": 1}, {"id": 1}]),
     ]  # fmt: skip
     with running(tmp_path) as other:
         for data in wrong:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from samgraph.serve.gate import Gate, Turns
 from samgraph.serve.image_sessions import ImageSession
 from samgraph.serve.replies import RequestError
 from tests.serve.fake_models import Slow
-from tests.serve.serving import Running, error_of, image_id, running
+from tests.serve.serving import SECONDS, Running, connected, error_of, image_id, running, until
 
 CLICK = {"points": [[220, 150]]}
 
@@ -37,14 +36,10 @@ def test_more_than_fit_are_refused_and_health_is_not(small: Running, slow: Slow)
     slow.hold.clear()
     with ThreadPoolExecutor(16) as pool:
         url = f"{small.url}/api/images/{name}/predict"
-        asked = [pool.submit(httpx.post, url, json=CLICK, timeout=30) for _ in range(12)]
-        while sum(job.done() for job in asked) < 7:
-            time.sleep(0.01)
-        assert slow.running == 2
-        began = time.monotonic()
-        for _ in range(20):
+        asked = [pool.submit(httpx.post, url, json=CLICK, timeout=SECONDS) for _ in range(12)]
+        until(lambda: sum(job.done() for job in asked) == 7 and slow.running == 2)
+        for _ in range(20):  # while nothing else is answered
             assert small.client.get("/healthz").status_code == 200
-        assert time.monotonic() - began < 2
         assert "samgraph_waiting 3.0" in small.client.get("/metrics").text
         slow.hold.set()
         replies = [job.result() for job in asked]
@@ -61,7 +56,7 @@ def test_all_that_fit_are_served(small: Running, slow: Slow) -> None:
     name = image_id(small.client)
     with ThreadPoolExecutor(5) as pool:
         url = f"{small.url}/api/images/{name}/predict"
-        replies = list(pool.map(lambda _: httpx.post(url, json=CLICK), range(40)))
+        replies = list(pool.map(lambda _: httpx.post(url, json=CLICK, timeout=SECONDS), range(40)))
 
     assert {reply.status_code for reply in replies} == {200}
 
@@ -72,10 +67,9 @@ def test_who_waits_too_long_is_given_up_and_never_run(tmp_path: Path, slow: Slow
         slow.hold.clear()
         with ThreadPoolExecutor(2) as pool:
             url = f"{server.url}/api/images/{name}/predict"
-            first = pool.submit(httpx.post, url, json=CLICK, timeout=30)
-            while not slow.running:
-                time.sleep(0.01)
-            second = pool.submit(httpx.post, url, json=CLICK, timeout=30).result()
+            first = pool.submit(httpx.post, url, json=CLICK, timeout=SECONDS)
+            until(lambda: slow.running)
+            second = pool.submit(httpx.post, url, json=CLICK, timeout=SECONDS).result()
             slow.hold.set()
             assert first.result().status_code == 200
 
@@ -88,16 +82,15 @@ def test_a_client_that_leaves_frees_its_place(tmp_path: Path, slow: Slow) -> Non
         name = image_id(server.client)
         slow.hold.clear()
         with ThreadPoolExecutor(1) as pool:
-            url = f"{server.url}/api/images/{name}/predict"
-            first = pool.submit(httpx.post, url, json=CLICK, timeout=30)
-            while not slow.running:
-                time.sleep(0.01)
-            with pytest.raises(httpx.ReadTimeout):
-                httpx.post(url, json=CLICK, timeout=0.2)
-            began = time.monotonic()
-            while server.service.gate.waiting and time.monotonic() - began < 5:
-                time.sleep(0.01)
-            assert time.monotonic() - began < 1
+            path = f"/api/images/{name}/predict"
+            first = pool.submit(httpx.post, server.url + path, json=CLICK, timeout=SECONDS)
+            until(lambda: slow.running)
+            with connected(server) as connection:
+                head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 2\r\n\r\n"
+                connection.sendall(head.encode() + b"{}")
+                until(lambda: server.service.gate.waiting == 1)
+            until(lambda: server.service.gate.waiting == 0)
+            assert slow.running == 1  # what was at work still is
             slow.hold.set()
             assert first.result().status_code == 200
     assert slow.calls == 1
@@ -105,20 +98,21 @@ def test_a_client_that_leaves_frees_its_place(tmp_path: Path, slow: Slow) -> Non
 
 def test_a_place_is_handed_over_even_if_its_owner_is_cancelled() -> None:
     async def scenario() -> None:
-        gate = Gate(1, 5, 10)
+        gate, is_done = Gate(1, 5, 1000), asyncio.Event()
         order: list[str] = []
 
-        async def ask(name: str, seconds: float) -> None:
+        async def ask(name: str) -> None:
             async with gate.admitted():
                 order.append(name)
-                await asyncio.sleep(seconds)
+                await is_done.wait()
 
-        first = asyncio.create_task(ask("first", 0.05))
-        await asyncio.sleep(0.01)
-        second = asyncio.create_task(ask("second", 0))
-        third = asyncio.create_task(ask("third", 0))
-        await asyncio.sleep(0.01)
+        first, second, third = [
+            asyncio.create_task(ask(name)) for name in ("first", "second", "third")
+        ]
+        while gate.waiting < 2:
+            await asyncio.sleep(0)
         second.cancel()
+        is_done.set()
         await asyncio.gather(first, third)
         assert order == ["first", "third"]
         assert (gate.working, gate.waiting) == (0, 0)
@@ -140,49 +134,39 @@ def test_a_failure_at_work_frees_the_place() -> None:
     asyncio.run(scenario())
 
 
-def test_a_click_waits_for_one_frame_only() -> None:
-    turns, log = Turns(patience=5), list[str]()
-    stop = threading.Event()
+def test_a_click_comes_before_the_next_frame() -> None:
+    turns, log, may_end = Turns(patience=SECONDS), list[str](), threading.Event()
 
-    def track() -> None:
-        while not stop.is_set():
-            with turns.frame():
-                log.append("frame")
-                time.sleep(0.02)
+    def frame(number: int) -> None:
+        with turns.frame():
+            log.append(f"frame {number}")
+            assert may_end.wait(SECONDS)
 
-    tracker = threading.Thread(target=track)
-    tracker.start()
-    try:
-        for _ in range(5):
-            time.sleep(0.05)
-            before = len(log)
-            with turns.click():
-                assert len(log) - before <= 1
-                inside = len(log)
-                time.sleep(0.05)
-                assert len(log) == inside  # no frame beside a click
-    finally:
-        stop.set()
-        tracker.join()
+    def click() -> None:
+        with turns.click():
+            log.append("click")
+
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(frame, 1)]
+        until(lambda: log == ["frame 1"])
+        jobs += [pool.submit(click), pool.submit(click)]
+        until(lambda: turns.clicks == 2)
+        jobs.append(pool.submit(frame, 2))
+        assert log == ["frame 1"]
+        may_end.set()
+        for job in jobs:
+            job.result(SECONDS)
+    assert log == ["frame 1", "click", "click", "frame 2"]
 
 
 def test_clicks_without_end_do_not_stop_a_track() -> None:
-    turns, frames, stop = Turns(patience=0.05), list[int](), threading.Event()
+    turns, frames = Turns(patience=0.02), list[int]()
 
-    def click() -> None:
-        while not stop.is_set():
-            with turns.click():
-                time.sleep(0.03)
+    def track() -> None:
+        for number in range(3):
+            with turns.frame():
+                frames.append(number)
 
-    clickers = [threading.Thread(target=click) for _ in range(3)]
-    for clicker in clickers:
-        clicker.start()
-    began = time.monotonic()
-    for number in range(5):
-        with turns.frame():
-            frames.append(number)
-    seconds = time.monotonic() - began
-    stop.set()
-    for clicker in clickers:
-        clicker.join()
-    assert seconds < 3
+    with turns.click(), ThreadPoolExecutor(1) as pool:
+        pool.submit(track).result(SECONDS)
+    assert frames == [0, 1, 2]

@@ -1,7 +1,6 @@
 """Limits: bodies, uploads, sessions, idle time, loaded sessions."""
 
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +13,7 @@ from samgraph.errors import OutputError
 from samgraph.serve.options import ServeOptions
 from samgraph.serve.store import RECORD, SessionStore
 from samgraph.serve.uploads import safe_name
-from tests.serve.serving import Running, error_of, image_id, running
+from tests.serve.serving import Running, connected, error_of, image_id, running
 from tests.serve.test_images import png
 
 MEGABYTE = 1 << 20
@@ -73,9 +72,8 @@ def test_a_silent_client_is_given_up(tmp_path: Path) -> None:
 
 def raw(server: Running, line: str, headers: dict[str, str], body: bytes = b"") -> bytes:
     """A reply to a request that httpx would not send."""
-    host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        lines = [f"{line} HTTP/1.1", f"host: {host}", *(f"{k}: {v}" for k, v in headers.items())]
+    with connected(server) as connection:
+        lines = [f"{line} HTTP/1.1", "host: 127.0.0.1", *(f"{k}: {v}" for k, v in headers.items())]
         connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
         return connection.recv(65536)
 

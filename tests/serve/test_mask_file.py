@@ -1,5 +1,6 @@
 """The file of masks: appended, indexed, cut at what is not whole, compacted."""
 
+import io
 import os
 import tracemalloc
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from samgraph.errors import OutputError
 from samgraph.media.mask import rle
-from samgraph.serve.mask_file import Forget, MaskFile, MaskLine, check_lines
+from samgraph.serve.mask_file import Forget, MaskFile, MaskLine, are_masks
 from samgraph.serve.timeline import AREA_JUMP, ranges, timeline
 
 SIZE = (4, 5)
@@ -127,12 +128,25 @@ def test_an_hour_takes_little_memory(tmp_path: Path) -> None:
     assert peak < 16e6
 
 
-def test_lines_from_elsewhere_are_checked() -> None:
-    good = msgspec.json.encode(line(0))
-    assert check_lines([good], SIZE)
-    assert not check_lines([good], (5, 5))
-    assert not check_lines([b"{}"], SIZE)
-    assert not check_lines([good.replace(COUNTS.encode(), b"~")], SIZE)
+def test_a_file_from_elsewhere_is_checked() -> None:
+    good = msgspec.json.encode(line(0)) + b"\n"
+
+    def fits(data: bytes, size_hw: tuple[int, int] = SIZE, frames: int | None = 4) -> bool:
+        return are_masks(io.BytesIO(data), size_hw, frames, {1})
+
+    assert fits(good + good)
+    assert not fits(good, (5, 5))
+    assert not fits(b"{}\n")
+    assert not fits(good.replace(COUNTS.encode(), b"~"))
+    assert not fits(good[:-1])
+    for wrong in (line(4), line(0, 2), line(0, area=3), line(0, box=(0, 0, 6, 2))):
+        assert not fits(good + msgspec.json.encode(wrong) + b"\n")
+
+
+def test_a_frame_from_elsewhere_takes_no_memory() -> None:
+    far = msgspec.json.encode(line(2**31 - 1)) + b"\n"
+    assert not are_masks(io.BytesIO(far), SIZE, 10, {1})
+    assert not are_masks(io.BytesIO(far), SIZE, None, {1})
 
 
 def test_ranges_have_both_ends() -> None:

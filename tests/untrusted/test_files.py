@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,19 @@ def test_no_more_is_read_than_allowed(tmp_path: Path) -> None:
     assert read_regular(path, 5) == b"12345"
     assert read_regular(path, 4) is None
     assert read_regular(tmp_path / "sparse", 1 << 20) is None
+
+
+def test_a_short_file_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    tracemalloc.start()
+    try:
+        assert read_regular(path, 1 << 30) == b"12345"
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1e6
 
 
 def test_a_file_that_says_nothing_of_its_size_is_bounded_too(

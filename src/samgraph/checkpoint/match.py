@@ -24,6 +24,11 @@ class LoadReport:
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
 
+    @property
+    def is_image_only(self) -> bool:
+        """Whether it lacks tensors of the video memory, and nothing else."""
+        return bool(self.missing) and all(name.startswith(MEMORY) for name in self.missing)
+
     def __str__(self) -> str:
         lines = [
             f"{len(self.missing)} missing, {len(self.unexpected)} unexpected",

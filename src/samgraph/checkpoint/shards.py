@@ -48,14 +48,17 @@ def file_in(folder: str) -> str:
     found = chosen[:1] or [name for name in names if name.lower().endswith(SUFFIXES)]
     if len(found) == 1:
         return os.path.join(folder, found[0])
-    listed = ", ".join(f"`{shown(name)}`" for name in found[:MOST_NAMED])
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     raise CheckpointError(
         f"the folder `{short_name(folder)}` is not one checkpoint",
-        got=f"{listed}{more}" if found else "no checkpoint in it",
+        got=_listed(found) or "no checkpoint in it",
         expected=f"`{FIRST_CHOICE[0]}`, `{FIRST_CHOICE[1]}`, or one checkpoint",
         hint="give the path of the file" if found else None,
     )
+
+
+def _listed(names: list[str]) -> str:
+    listed = ", ".join(f"`{shown(name)}`" for name in names[:MOST_NAMED])
+    return listed + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def is_index(beginning: bytes, size: int) -> bool:
@@ -74,6 +77,13 @@ def read_shards(
     """
     named = _read_index(file)
     folder = os.path.dirname(file.path)
+    missing = [name for name in named if not os.path.lexists(os.path.join(folder, name))]
+    if missing:
+        raise CheckpointError(
+            f"{len(missing)} of the {len(named)} shards of `{file.name}` are missing",
+            got=_listed(missing),
+            hint="fetch all files of the model again",
+        )
     tensors: dict[str, Array] = {}
     metadata: dict[str, str] = {}
     for shard, names in named.items():

@@ -15,14 +15,18 @@ APACHE = "Apache-2.0"
 
 @dataclass(frozen=True, slots=True)
 class SisterFile:
-    """A published file: its name here, its own name, its licence, and its sha256 where known."""
+    """A published file: its name here, its own name, its licence, and its sha256 where known.
+
+    `others` are further files with the same config, without their suffix.
+    """
 
     name: str
     file: str
     parameters: int  # values in the file
     where: str
     sha256: str | None = None
-    licence: str = APACHE
+    licence: str | None = APACHE  # None: its authors' page says it
+    others: tuple[str, ...] = ()
 
     @property
     def approximate_bytes(self) -> int:
@@ -32,6 +36,20 @@ class SisterFile:
 
 _EDGETAM = SisterFile(
     "edgetam", "edgetam.pt", 13_943_148, "the folder `checkpoints` of the EdgeTAM repository"
+)
+_MEDSAM2 = SisterFile(
+    "medsam2",
+    "MedSAM2_latest.pt",
+    38_962_754,
+    "the model page of MedSAM 2's authors",
+    licence=None,
+    others=(
+        "medsam2-latest",
+        "medsam2-2411",
+        "medsam2-ctlesion",
+        "medsam2-mri-liverlesion",
+        "medsam2-us-heart",
+    ),
 )
 _WHERE = "the model page of EfficientTAM's authors"
 # Size, variant, number of values, sha256 if it is known.
@@ -57,23 +75,24 @@ def _efficienttam(size: str, variant: str, parameters: str, sha256: str) -> Sist
 SISTER_FILES = (
     _EDGETAM,
     *(_efficienttam(*line.split()) for line in _TABLE.strip().splitlines()),
+    _MEDSAM2,
 )
 
 
 def find_sister(name: str) -> SisterFile | None:
     """The file of a model by its name, with or without `.pt`; None if there is none."""
     text = _plain(name.removesuffix(".pt"))
-    return next((file for file in SISTER_FILES if file.name == text), None)
+    return next((file for file in SISTER_FILES if text in (file.name, *file.others)), None)
 
 
-def published_name(path: str | os.PathLike[str]) -> str | None:
+def published_name(path: str | os.PathLike[str], *, by_hash: bool = True) -> str | None:
     """The name of the model that a file is of, by the file's own name, else by its sha256.
 
-    Costs a read of the file where its name is not a published one.
+    Costs a read of the file where its name is not a published one, unless `by_hash` is off.
     """
     named = find_sister(Path(path).stem)
-    if named is not None:
-        return named.name
+    if named is not None or not by_hash:
+        return None if named is None else named.name
     try:
         with open(path, "rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()

@@ -103,7 +103,7 @@ class ZipDirectory:
         if checksum != entry.checksum:
             hint = "fetch or copy the file again"
             if entry.checksum == 0:
-                hint = "it may have been saved with checksums turned off: save it with them on"
+                hint = "it may have been saved without checksums: save it with them"
             raise CheckpointError(
                 f"`{self._file.name}` is damaged: the checksum of `{shown(name)}` is wrong",
                 got=f"{checksum:08x}",

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+from click.core import ParameterSource
 
 from samgraph.cli.everything import everything_options
 from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.option_groups import SectionedCommand, option_group, section
 from samgraph.cli.options import FilePath, ModelChoice, model_options
+from samgraph.cli.track import every_option, max_objects_option, tracking_options
 from samgraph.errors import OptionError, printable
 from samgraph.formats.table import FORMATS
 from samgraph.jobs.batch.inputs import InputOptions
@@ -20,8 +22,12 @@ from samgraph.jobs.batch.run import MASK_TASKS, BatchJob, BatchOptions, BatchRep
 from samgraph.jobs.batch.scheduler import ScheduleOptions
 from samgraph.jobs.batch.settings import WorkerSettings, cores, default_workers, is_gpu
 from samgraph.jobs.batch.tasks import TASKS, Task, TaskOptions
+from samgraph.jobs.track import TrackingOptions
+from samgraph.jobs.track_everything import SearchOptions
 from samgraph.models.loading import weights_file
 from samgraph.predict.everything.options import EverythingOptions
+from samgraph.predict.video.discovery import POINTS_PER_SIDE, DiscoveryOptions
+from samgraph.progress import pace
 
 GPU_BATCH = 4
 MASK_FORMATS = ("coco", "parquet", "jsonl")
@@ -32,6 +38,7 @@ Examples:
   samgraph batch photos/ --prompts boxes.json -o out --task segment --format parquet
   samgraph batch manifest.jsonl -o out --task segment --workers 4
   samgraph batch clips.csv -o out --task track --format davis
+  samgraph batch clips/ -o out --task track --everything --format mot --on-damage skip
   samgraph batch "s3://bucket/photos/*.jpg" -o out --to s3://bucket/masks --task everything
   samgraph batch manifest.parquet -o out --task embed --ray auto --gpus-per-worker 0.5
 """
@@ -59,6 +66,13 @@ class WorkerOptions:
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.ray is None and (self.cpus_per_worker, self.gpus_per_worker) != (1.0, 0.0):
+            raise OptionError(
+                "--cpus-per-worker and --gpus-per-worker are for --ray",
+                hint="processes share a device by --workers, and have --threads each",
+            )
+
     def schedule(self, task: str, device: str) -> ScheduleOptions:
         """How inputs are divided among workers."""
         is_track = task == "track"
@@ -84,11 +98,11 @@ worker_options = option_group(
     WorkerOptions,
     click.option(
         "--workers", type=click.IntRange(min=1),
-        help="Processes, each with its own model; one per core up to 8 if not said, one on a GPU.",
+        help="Processes, each with its own model; by default one per core up to 8, one on a GPU.",
     ),
     click.option(
         "--batch-size", type=click.IntRange(1, 64),
-        help="Images that go through the encoder at once; 4 on a GPU, else 1, if not said.",
+        help="Images that go through the encoder at once; by default 4 on a GPU, else 1.",
     ),
     click.option(
         "--retries", type=click.IntRange(0, 100), default=2, show_default=True,
@@ -120,6 +134,16 @@ find_options = option_group(
     ),
     click.option("--remote", is_flag=True, help="Let manifests name addresses (s3://, https://)."),
 )  # fmt: skip
+search_options = option_group(
+    "search",
+    SearchOptions,
+    click.option(
+        "--everything", is_flag=True,
+        help="track: in videos without a prompt, find and track everything.",
+    ),
+    every_option,
+    max_objects_option,
+)  # fmt: skip
 
 
 @click.command(cls=SectionedCommand, epilog=_EXAMPLES)
@@ -141,8 +165,8 @@ find_options = option_group(
     ),
     click.option(
         "--format", "formats", multiple=True, metavar="NAME",
-        help=f"Masks: {', '.join(MASK_FORMATS)} (coco if not said). Videos: what `track` writes "
-        "(davis if not said), may be repeated.",
+        help=f"Masks: {', '.join(MASK_FORMATS)} (coco by default). Videos: what `track` writes "
+        "(davis by default), may be repeated.",
     ),
     click.option(
         "--shard-size", type=click.IntRange(1, 100_000), default=1000, show_default=True,
@@ -154,6 +178,7 @@ find_options = option_group(
     ),
     click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON."),
 )  # fmt: skip
+@section("Videos", search_options, tracking_options)
 @section("Workers", worker_options)
 @section(
     "Run",
@@ -177,6 +202,8 @@ def command(
     shard_size: int,
     to: str | None,
     as_json: bool,
+    search: SearchOptions,
+    tracking: TrackingOptions,
     how: WorkerOptions,
     retry_failed: bool,
     progress: bool,
@@ -193,8 +220,10 @@ def command(
     chosen = _formats(task, formats)
     kind = cast("Task", task)
     where = os.path.abspath(out) if to is None else to
-    doing = TaskOptions(kind, where, all_masks, options, chosen)
-    find = replace(find, is_video=task == "track", needs_prompts=task in ("segment", "track"))
+    found = _discovery(task, search, options)
+    doing = TaskOptions(kind, where, all_masks, options, chosen, tracking, found)
+    needs_prompts = task == "segment" or (task == "track" and found is None)
+    find = replace(find, is_video=task == "track", needs_prompts=needs_prompts)
     job = BatchJob(inputs, out, doing, find, chosen[0], shard_size, to)
     schedule = how.schedule(task, choice.device)
     run = BatchOptions(schedule, how.ray_options, retry_failed, progress)
@@ -202,6 +231,21 @@ def command(
     if as_json:
         click.echo(json.dumps(_summary(report, out), indent=2))
     return _print(report, out, quiet=as_json or not progress)
+
+
+def _discovery(
+    task: str, search: SearchOptions, masks: EverythingOptions
+) -> DiscoveryOptions | None:
+    """How everything is found in videos, if it is; a grid that was not chosen is that of videos."""
+    if not search.everything:
+        search.refuse_unused()
+        return None
+    if task != "track":
+        raise OptionError("--everything is for videos", got=f"--task {task}", expected="track")
+    grid = click.get_current_context().get_parameter_source("points_per_side")
+    if grid is ParameterSource.DEFAULT:
+        masks = replace(masks, points_per_side=POINTS_PER_SIDE)
+    return replace(search.discovery(), masks=masks)
 
 
 def _formats(task: str, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -239,23 +283,27 @@ def _summary(report: BatchReport, out: Path) -> dict[str, Any]:
         "inputs": report.total,
         "done": report.done,
         "failed": report.failed,
+        "damaged": report.damaged,
         "skipped": report.skipped,
         "without_prompt": report.without_prompt,
-        "inputs_per_second": None if report.rate is None else round(report.rate, 2),
+        "inputs_per_second": None if report.rate is None else round(report.rate, 4),
     }
 
 
 def _print(report: BatchReport, out: Path, *, quiet: bool) -> ExitCode:
     """Print how the run ended; the exit code."""
-    rate = "" if report.rate is None else f", {report.rate:.1f} per second"
+    rate = "" if report.rate is None else f", {pace(report.rate)}"
     before = f", {report.skipped} skipped, ended by an earlier run" if report.skipped else ""
     if not quiet:
         if report.without_prompt:
-            click.echo(f"{report.without_prompt} inputs have no prompt", err=True)
+            click.echo(f"{report.without_prompt} without a prompt, left out", err=True)
         text = f"{report.done} done in {out}{before}{rate}"
         click.echo(printable(text), err=True)
+    if report.damaged:
+        text = f"{report.damaged} with damage, see `damage` in {out / 'index-*.jsonl'}"
+        click.echo(printable(text), err=True)
     if not report.failed:
-        return ExitCode.DONE
+        return ExitCode.DAMAGE if report.damaged else ExitCode.DONE
     count = sum(report.failed.values())
     click.echo(printable(f"{count} failed, listed in {out / 'failures.jsonl'}:"), err=True)
     for reason, number in sorted(report.failed.items(), key=lambda item: -item[1]):

@@ -8,7 +8,7 @@ from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.option_groups import SectionedCommand, section, write_options
 from samgraph.errors import printable
 from samgraph.formats.table import FORMATS, WriteOptions
-from samgraph.jobs.convert import ConvertJob, run_convert
+from samgraph.jobs.convert import ConvertJob, convert_all, run_convert
 
 _NAMES = [entry.name for entry in FORMATS.values() if entry.encoder is not None]
 _EXAMPLES = """
@@ -29,8 +29,9 @@ Examples:
         help="A folder, or a file where the format has one for all images.",
     ),
     click.option(
-        "--format", "name", type=click.Choice(_NAMES), metavar="NAME",
-        help=f"What to write: {', '.join(_NAMES)}. By default, what the suffix of OUT implies.",
+        "--format", "names", multiple=True, type=click.Choice(_NAMES), metavar="NAME",
+        help=f"What to write, may be repeated: {', '.join(_NAMES)}. By default, what the suffix of "
+        "OUT implies. Several formats have a folder each in OUT.",
     ),
     click.option(
         "--images", metavar="VIDEO|FOLDER",
@@ -43,7 +44,7 @@ Examples:
 def command(
     source: str,
     out: str,
-    name: str | None,
+    names: tuple[str, ...],
     images: str | None,
     write: WriteOptions,
     as_json: bool,
@@ -54,7 +55,8 @@ def command(
     SOURCE is frames.jsonl of a tracking run or the folder of one, COCO, Label Studio or labelme
     JSON, CVAT XML, MOTS text, or a folder of DAVIS masks.
     """
-    written = run_convert(ConvertJob(source, out, name, images, write))
+    job = ConvertJob(source, out, names[0] if names else None, images, write)
+    written = convert_all(job, names) if len(set(names)) > 1 else run_convert(job)
     if as_json:
         click.echo(json.dumps({"written": [str(file) for file in written]}, indent=2))
     elif not quiet:

@@ -21,7 +21,7 @@ from samgraph.untrusted.text import shown
     help="fp16: weights, and what masks do not suffer from; fp16-weights: files of half the size, "
     "computed in float32. Inputs and outputs stay float32.",
 )
-@click.option("--opset", type=int, help="ONNX operators: 21 if not said, or 23.")
+@click.option("--opset", type=int, help="ONNX operators: 21 (the default) or 23.")
 @click.option(
     "--fix",
     metavar="N=1,F=7",
@@ -40,7 +40,7 @@ from samgraph.untrusted.text import shown
     "--runtime",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="For web: the folder of onnxruntime-web; fetched with npm if not said.",
+    help="For web: the folder of onnxruntime-web; by default fetched with npm.",
 )
 @click.option("--image-size", type=int, help="Input size, if not the model's own.")
 def command(
@@ -54,7 +54,7 @@ def command(
     runtime: Path | None,
     image_size: int | None,
 ) -> None:
-    """Write the graphs of MODEL (the built-in one if not said) and manifest.json to folder DIR.
+    """Write the graphs of MODEL (by default the built-in one) and manifest.json to folder DIR.
 
     Examples:
       samgraph export --to onnx nano/

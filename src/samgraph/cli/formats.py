@@ -37,7 +37,7 @@ def _row(entry: Format) -> dict[str, object]:
     return {
         "name": entry.name,
         "holds": entry.holds,
-        "images": entry.file or images,
+        "images": images and (entry.file or images),
         "videos": entry.video_file or frames,
         "suffixes": entry.suffixes,
     }

@@ -15,14 +15,15 @@ from samgraph.cli.option_groups import section, write_options
 from samgraph.errors import SamgraphError, printable
 from samgraph.formats.segment import Segment
 from samgraph.formats.table import IMAGE_FORMATS, WriteOptions
-from samgraph.jobs.images import STREAM, ImageOutput, OutputOptions, run_images
+from samgraph.jobs.images import STREAM, ImageOutput, ImageOutputs, OutputOptions, run_images
 from samgraph.predict.output import Segmentation
 
 
 @dataclass(frozen=True, slots=True)
 class ImageOutputOptions(OutputOptions):
-    """`OutputOptions`, labels for single objects, and what is printed."""
+    """`OutputOptions`, labels for single objects, several formats, and what is printed."""
 
+    formats: tuple[str, ...] = ()
     as_json: bool = False
     labels: tuple[str, ...] = ()
     quiet: bool = False
@@ -38,9 +39,10 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="A file, a folder (with a `/` at the end if it is new), or - for standard output.",
         ),
         click.option(
-            "--format", type=click.Choice(IMAGE_FORMATS), metavar="NAME",
-            help=f"What to write: {', '.join(IMAGE_FORMATS)} (`samgraph formats` explains them). "
-            "By default, what the suffix of OUT implies.",
+            "--format", "formats", multiple=True, type=click.Choice(IMAGE_FORMATS), metavar="NAME",
+            help=f"What to write, may be repeated: {', '.join(IMAGE_FORMATS)} (`samgraph formats` "
+            "explains them). By default, what the suffix of OUT implies. Several formats have a "
+            "folder each in OUT.",
         ),
         write_options("tolerance", "crop"),
         click.option(
@@ -54,7 +56,7 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def with_output(
         *args: Any,
         out: str | None,
-        format: str | None,
+        formats: tuple[str, ...],
         write: WriteOptions,
         as_json: bool,
         labels: tuple[str, ...],
@@ -64,7 +66,10 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if out == STREAM and as_json:
             raise click.UsageError("--json and -o - both need standard output")
         write = replace(write, label=labels[0]) if len(labels) == 1 else write
-        output = ImageOutputOptions(out, format, write, as_json=as_json, labels=labels, quiet=quiet)
+        shown: dict[str, Any] = {"as_json": as_json, "labels": labels, "quiet": quiet}
+        output = ImageOutputOptions(
+            out, formats[0] if formats else None, write, formats=formats, **shown
+        )
         return function(*args, output=output, **kwargs)
 
     return with_output
@@ -72,21 +77,25 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def open_output(
     options: ImageOutputOptions, sources: list[str], default: str, *, all_masks: bool
-) -> ImageOutput | None:
+) -> ImageOutput | ImageOutputs | None:
     """Where results are written; None where only a summary as JSON is wanted.
 
     Raises:
         OutputError: OUT cannot hold the format, or so many images.
     """
     options = replace(options, all_masks=all_masks)
-    output = ImageOutput(options, sources, default, sys.stdout.buffer)
+    output: ImageOutput | ImageOutputs
+    if len(set(options.formats)) > 1:
+        output = ImageOutputs(options, options.formats, sources, default)
+    else:
+        output = ImageOutput(options, sources, default, sys.stdout.buffer)
     return None if options.out is None and options.as_json else output
 
 
 def run_command(
     sources: list[str],
     work: Callable[[str], Segmentation],
-    output: ImageOutput | None,
+    output: ImageOutput | ImageOutputs | None,
     options: ImageOutputOptions,
 ) -> ExitCode:
     """Work on each image, write the results and print how it went."""

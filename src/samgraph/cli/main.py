@@ -17,6 +17,7 @@ _COMMANDS = {
     "segment": "masks of objects in images, from clicks, boxes or masks",
     "everything": "automatic masks of everything in images",
     "track": "follow objects through a video",
+    "volume": "objects in a CT or MR scan, from a box on one slice",
     "batch": "any of these on many files, on all cores or on Ray, resumable",
     "serve": "a page to click on images and videos, and an HTTP API",
     "convert": "masks from one format to another, with no model",
@@ -88,8 +89,10 @@ def run(arguments: Sequence[str]) -> int:
         return code if isinstance(code, int) else ExitCode.DONE
     except click.exceptions.Exit as ending:
         return ending.exit_code
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        _print("interrupted")
+    except (click.exceptions.Abort, KeyboardInterrupt) as stop:
+        cause = stop.__cause__ if isinstance(stop, click.exceptions.Abort) else stop
+        hint = f"\n  hint: {cause.args[0]}" if cause is not None and cause.args else ""
+        _print(f"interrupted{hint}")
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
         _print(f"error: {brief(error.format_message())}")

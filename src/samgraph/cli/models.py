@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Literal
 
 import click
 from rich.console import Console
@@ -12,6 +13,7 @@ from samgraph.checkpoint.download import cache_folder, cached
 from samgraph.checkpoint.sister_files import APACHE, SISTER_FILES, SisterFile
 from samgraph.errors import printable
 
+_WIDTH = 120  # where the output is not a terminal
 _QUALITY = ("box", "1 click", "5 clicks", "J")
 _LEFT = ("name", "here")
 _FIGURES_NOTE = "box and clicks: mean IoU with its teacher; J: on clips; see MODEL_CARD.md"
@@ -32,16 +34,20 @@ def command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for title in ("name", "parameters", "size", "here", *_QUALITY):
-        table.add_column(title, justify="left" if title in _LEFT else "right")
+        justify: Literal["left", "right"] = "left" if title in _LEFT else "right"
+        longest = max(len(str(row["name"])) for row in rows) if title == "name" else None
+        table.add_column(title, justify=justify, min_width=longest)  # names are for copying
     for row in rows:
         table.add_row(*_cells(row))
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if Console().is_terminal else _WIDTH)
     console.print(table)
     console.print(f"\n{_FIGURES_NOTE}", soft_wrap=True)
-    licences = sorted({str(row["licence"]) for row in rows})
+    licences = sorted({str(row["licence"]) for row in rows if row["licence"]})
     console.print(f"licence of the weights: {', '.join(licences)}")
+    unknown = ", ".join(str(row["name"]) for row in rows if not row["licence"])
+    console.print(f"of {unknown}: what the authors' page says")
     kept = printable(f"downloads are kept in {cache_folder()}")
     console.print(kept, soft_wrap=True, markup=False)
     console.print('use one with `--model NAME`, or `samgraph.load("NAME")`')

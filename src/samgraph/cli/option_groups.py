@@ -59,16 +59,20 @@ def option_group(name: str, kind: type, *options: Any) -> Decorator:
     option is not given and has no default, keeps its own default.
     """
     known = {field.name for field in fields(kind)}
+    own: set[str | None] = set()
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        before = len(vars(command).get("__click_params__", ()))
+
         @wraps(command)
         def grouped(*args: Any, **given: Any) -> Any:
-            values = {key: given.pop(key) for key in known & given.keys()}
+            values = {key: given.pop(key) for key in known & own & given.keys()}
             chosen = {key: value for key, value in values.items() if value is not None}
             return command(*args, **given, **{name: kind(**chosen)})
 
         for option in reversed(options):
             grouped = option(grouped)
+        own.update(param.name for param in vars(grouped)["__click_params__"][before:])
         return grouped
 
     return decorate

@@ -18,6 +18,7 @@ from samgraph.cli.options import FilePath, ModelChoice, model_options
 from samgraph.cli.track_prompts import VideoPrompts, prompt_options
 from samgraph.errors import OptionError, printable
 from samgraph.formats.table import FORMATS, WriteOptions
+from samgraph.jobs.journal import JOURNAL
 from samgraph.jobs.track import (
     FrameRange,
     Job,
@@ -29,6 +30,7 @@ from samgraph.jobs.track import (
 )
 from samgraph.jobs.track_everything import EverythingJob, SearchOptions
 from samgraph.predict.video.prompts import ObjectId
+from samgraph.progress import pace
 
 FRAME = click.IntRange(min=0)
 _EXAMPLES = """
@@ -72,6 +74,14 @@ tracking_options = option_group(
     ),
     policy_option,
 )  # fmt: skip
+every_option = click.option(
+    "--every", type=FRAME, metavar="N",
+    help="Search for new things every N frames (30), and when the picture changes.",
+)  # fmt: skip
+max_objects_option = click.option(
+    "--max-objects", type=click.IntRange(min=1), metavar="N",
+    help="The most objects tracked at once (32): the absent and the smallest end.",
+)  # fmt: skip
 search_options = option_group(
     "search",
     SearchOptions,
@@ -79,14 +89,8 @@ search_options = option_group(
         "--everything", is_flag=True,
         help="Find and track everything, without prompts; new things as they enter.",
     ),
-    click.option(
-        "--every", type=FRAME, metavar="N",
-        help="Search for new things every N frames (30), and when the picture changes.",
-    ),
-    click.option(
-        "--max-objects", type=click.IntRange(min=1), metavar="N",
-        help="The most objects tracked at once (32): the absent and the smallest end.",
-    ),
+    every_option,
+    max_objects_option,
     click.option(
         "--points-per-side", type=click.IntRange(min=1), metavar="N",
         help="Points along each side of the grid that a search prompts (16).",
@@ -179,7 +183,12 @@ def command(
         given = prompts.by_object_and_frame(frame_range.start or 0)
         named = _labels(labels, tuple(dict.fromkeys(name for name, _ in given)))
         job = TrackJob(video, given, out, names, frame_range, tracking, write, named)
-    report = run_track(job, choice.load, run)
+    try:
+        report = run_track(job, choice.load, run)
+    except KeyboardInterrupt as stop:
+        if not (out / JOURNAL).is_file():
+            raise
+        raise KeyboardInterrupt("run it again with --resume to continue") from stop
     if as_json:
         click.echo(json.dumps(_summary(report, out), indent=2))
     return _print(report, out, strict=strict, quiet=as_json or run.progress is False)
@@ -203,14 +212,14 @@ def _summary(report: TrackReport, out: Path) -> dict[str, Any]:
         "frames": report.written,
         "skipped": report.skipped,
         "damage": report.damage,
-        "frames_per_second": None if report.rate is None else round(report.rate, 2),
+        "frames_per_second": None if report.rate is None else round(report.rate, 4),
         "written": [str(file) for file in report.files],
     }
 
 
 def _print(report: TrackReport, out: Path, *, strict: bool, quiet: bool) -> ExitCode:
     """Print how the run ended; the exit code."""
-    rate = "" if report.rate is None else f", {report.rate:.1f} per second"
+    rate = "" if report.rate is None else f", {pace(report.rate)}"
     if not quiet:
         click.echo(printable(f"{report.written} frames in {out}{rate}"), err=True)
     if report.damage is None:

@@ -6,6 +6,7 @@ Other arguments go to `samgraph.load`: threads, precision, engine, image_size.
 
 import re
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -19,10 +20,23 @@ from samgraph.errors import CheckpointError, OptionError
 from samgraph.models import families
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import Source, load_model
-from samgraph.models.sam2.config import CONFIGS
+from samgraph.models.sam2.config import CONFIGS, MEDSAM2
 from samgraph.models.sam2.tracker_config import TrackerConfig
+from samgraph.predict.options import check_names
 
+_MEDSAM2_FILE = "sam2.1-hiera-t512"
 _FILE = re.compile(r"(?P<name>sam2(\.1)?_hiera_(t|s|b\+|l))\.ya?ml")
+
+# Repositories, with the config and the checkpoint of each.
+HF_MODEL_ID_TO_FILENAMES = {
+    f"facebook/sam{version}-hiera-{size}": (
+        f"configs/sam{version}/sam{version}_hiera_{short}.yaml",
+        f"sam{version}_hiera_{size.replace('-', '_')}.pt",
+    )
+    for version in ("2", "2.1")
+    for size, short in (("tiny", "t"), ("small", "s"), ("base-plus", "b+"), ("large", "l"))
+}
+_OPTIONS = [*signature(load_model).parameters][3:]  # but the source, the config and the device
 
 
 def build_sam2(
@@ -89,6 +103,8 @@ def config_named(config_file: str | TrackerConfig) -> TrackerConfig:
         own: dict[str, TrackerConfig] = {**family.configs, **family.named}
         if sister in own:
             return own[sister]
+    if sister == _MEDSAM2_FILE:
+        return MEDSAM2
     found = _FILE.fullmatch(path.name)
     try:
         return CONFIGS[checkpoint.normalise(found["name"] if found else str(config_file))]
@@ -107,6 +123,7 @@ def _loaded(
     options: dict[str, Any],
 ) -> SegmentationModel:
     """The model of a checkpoint; the built-in model has its own config."""
+    check_names(options, _OPTIONS, "the builder")
     if ckpt_path is None and is_built_in(config_file):
         ckpt_path = NANO.name
     if ckpt_path is None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.compat.feature_maps import features_of, maps_of
-from samgraph.compat.host import device_named
+from samgraph.compat.host import device_named, to_host
 from samgraph.compat.modeling.sam2_base import core_of
 from samgraph.compat.prompts import cleaned_logits, prompt_batch
 from samgraph.compat.tensor import Tensor, tensor
@@ -175,6 +175,37 @@ class SAM2ImagePredictor:
         found = image.decode(batch, multimask=multimask_output)
         masks, scores, low = self._sized(found, image.size_hw, return_logits=return_logits)
         return tensor(masks), tensor(scores), tensor(low)
+
+    def _prep_prompts(
+        self,
+        point_coords: Any,
+        point_labels: Any,
+        box: Any,
+        mask_logits: Any,
+        normalize_coords: bool,
+        img_idx: int = -1,
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+        """Mask, points, labels and boxes as `_predict` takes them: in pixels of the model's input.
+
+        Points [B, N, 2], labels [B, N], boxes [B, 2, 2], mask [B, 1, L, L]; None where not given.
+        """
+        points = labels = boxes = masks = None
+        size_hw = self._image(img_idx).size_hw
+        if point_coords is not None:
+            if point_labels is None:
+                raise PromptError("`point_labels` must be given with `point_coords`")
+            floats = np.asarray(to_host(point_coords), np.float32)
+            points = self._transforms.transform_coords(floats, normalize_coords, size_hw)
+            labels = tensor(np.asarray(to_host(point_labels), np.int32))
+            if points.ndim == 2:
+                points, labels = points[None], labels[None]
+        if box is not None:
+            floats = np.asarray(to_host(box), np.float32)
+            boxes = self._transforms.transform_boxes(floats, normalize_coords, size_hw)
+        if mask_logits is not None:
+            masks = tensor(np.asarray(to_host(mask_logits), np.float32))
+            masks = masks[None] if masks.ndim == 3 else masks
+        return masks, points, labels, boxes
 
     def get_image_embedding(self) -> Tensor:
         """The embedding [B, C, E, E] with `no_mem_embed` added, as in the reference."""

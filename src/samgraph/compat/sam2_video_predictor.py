@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samgraph.compat.host import to_host
-from samgraph.compat.modeling.sam2_base import SAM2Base
+from samgraph.compat.modeling.sam2_base import NO_OBJ_SCORE, SAM2Base
 from samgraph.compat.tensor import Tensor, tensor
 from samgraph.compat.utils import misc
 from samgraph.compat.video_settings import VideoSettings, video_settings
@@ -74,8 +74,6 @@ from samgraph.predict.video.step import (
 
 Array = NDArray[Any]
 Found = tuple[int, list[Any], Tensor]
-
-MISSING_LOGIT = -1024.0
 
 
 class SAM2VideoPredictor(SAM2Base):
@@ -378,7 +376,7 @@ class SAM2VideoPredictor(SAM2Base):
             stores = state["temp_output_dict_per_obj"].values()
             store = COND if any(frame in one[COND] for one in stores) else NON_COND
         size_hw = (state["video_height"], state["video_width"])
-        masks = np.full((count, 1, *size_hw), MISSING_LOGIT, np.float32)
+        masks = np.full((count, 1, *size_hw), NO_OBJ_SCORE, np.float32)
         for index in range(count):
             found = all_frames(state, index, store, frame)
             if found is not None:

@@ -126,7 +126,7 @@ def _wrapped(found: Any) -> Any:
 
 
 class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from torch's
-    """A numpy array with the methods of a tensor in main memory."""
+    """A numpy array with the methods of a tensor in main memory; `dtype` is numpy's."""
 
     if TYPE_CHECKING:  # else floats would compare themselves, and give a bool
 
@@ -152,6 +152,11 @@ class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from to
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(_key(key), to_host(value))
+
+    def __hash__(
+        self,
+    ) -> int:  # a number is found in a dict of numbers; else as torch's, by identity
+        return hash(self.item()) if self.ndim == 0 else id(self)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
@@ -182,6 +187,11 @@ class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from to
     def device(self) -> Any:
         """Main memory."""
         return device_named("cpu")
+
+    @property
+    def data(self) -> Any:
+        """Itself: there are no gradients."""
+        return self
 
     @property
     def size(self) -> Size:
@@ -320,8 +330,8 @@ class Tensor(_Array):  # type: ignore[misc]  # numpy's signatures differ from to
         first = range(k)
         return ValuesAndIndices(values.take(first, axis=dim), order.take(first, axis=dim))
 
-    def nonzero(self, *, as_tuple: bool = True) -> Any:
-        """The indices of what is not 0: an array per dimension, or [N, dims]."""
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """The indices of what is not 0: [N, dims], or as numpy's an array per dimension."""
         found = tuple(_wrapped(part) for part in np.asarray(self).nonzero())
         return found if as_tuple else _wrapped(np.stack(found, axis=1))
 

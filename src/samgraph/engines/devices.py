@@ -18,6 +18,8 @@ AUTO = "auto"
 _SINGLE = ("cpu", "mps")
 _INTEL = "0x8086"
 _GRAPHICS, _ACCELERATORS = Path("/sys/class/drm"), Path("/sys/class/accel")
+_AMD = Path("/sys/class/kfd/kfd/topology/nodes")  # of AMD's driver; processors are nodes as well
+_CORES = re.compile(r"simd_count \d")
 _NAME = re.compile(r"([a-z]+)(?::(\d{1,3}))?")
 _DRIVER = {"win32": "nvcuda.dll"}
 _ROCM = {"win32": "amdhip64.dll"}
@@ -93,7 +95,11 @@ def _cuda_devices() -> int:
 
 
 def _rocm_devices() -> int:
-    """The number of AMD GPUs, from the library of ROCm."""
+    """The number of AMD GPUs: from Linux, as torch brings its own library; else from ROCm's."""
+    nodes = [_read(node / "properties") for node in _AMD.glob("*")]
+    cores = [line.split()[1] for text in nodes for line in text.splitlines() if _CORES.match(line)]
+    if any(cores):
+        return sum(count != "0" for count in cores)
     return _counted(_ROCM.get(sys.platform, "libamdhip64.so"), "hipInit", "hipGetDeviceCount")
 
 

@@ -73,11 +73,6 @@ class Exporter(Protocol):
         ...
 
     @property
-    def graphs(self) -> tuple[str, ...]:
-        """The graphs it writes if none are named; empty for all."""
-        ...
-
-    @property
     def passes(self) -> tuple[Step, ...]:
         """Its pipeline: shared passes and its own, in order."""
         ...
@@ -89,7 +84,10 @@ class Exporter(Protocol):
         folder: Path,
         options: ExportOptions,
     ) -> Written:
-        """Write traced graphs, by name, to a folder that exists; gives the files it wrote."""
+        """Write traced graphs, by name, to a folder that exists; gives the files it wrote.
+
+        It may leave out graphs that what runs the files has no use for.
+        """
         ...
 
 

@@ -259,5 +259,6 @@ def format_for(path: str | os.PathLike[str], name: str | None = None) -> Format:
             f"`{path}` cannot hold the format {name}",
             got=suffix or "no suffix",
             expected=", ".join(found.suffixes) if is_for_images else ", ".join(IMAGE_FORMATS),
+            hint=f"name it `{path}{found.suffixes[0]}`" if is_for_images and not suffix else None,
         )
     return found

@@ -1,6 +1,6 @@
 """Tracks as lines of text: boxes as in the MOT Challenge, masks as in MOTS.
 
-    MOT     frame,id,left,top,width,height,confidence,-1,-1,-1         frames count from 1
+    MOT     frame,id,left,top,width,height,confidence,-1,-1,-1         frames and pixels from 1
     MOTS    frame id class height width rle                            frames count from 0
 
 `confidence` is the predicted IoU of the mask, `class` counts the labels from 1, `rle` is COCO's
@@ -28,7 +28,8 @@ def mot_lines(frames: Iterable[SegmentedImage]) -> list[str]:
     for frame, number, segment in _visible(frames):
         left, top, width, height = run_lengths.to_bbox(segment.rle)
         score = 1.0 if segment.score is None else segment.score
-        lines.append(f"{frame + 1},{number},{left},{top},{width},{height},{score:.6g},-1,-1,-1")
+        box = f"{left + 1},{top + 1},{width},{height}"
+        lines.append(f"{frame + 1},{number},{box},{score:.6g},-1,-1,-1")
     return lines
 
 

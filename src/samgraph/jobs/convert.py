@@ -51,7 +51,35 @@ def run_convert(job: ConvertJob) -> list[Path]:
         ImageError: The source cannot be read.
         OutputError: The files cannot be written, or the format needs images that are not given.
     """
-    journal = _journal(job.source)
+    format, journal = _format_of(job), _journal(job.source)
+    if journal is None:
+        return _write_images(job, format)
+    with ExitStack() as stack:
+        video = None
+        if job.images is not None:
+            video = stack.enter_context(open_frames(job.images))
+        return _write_frames(job, format, journal, video)
+
+
+def convert_all(job: ConvertJob, names: Sequence[str]) -> list[Path]:
+    """Convert into several formats, each in a folder of `out`; returns the files written.
+
+    Raises:
+        ImageError: The source cannot be read.
+        OutputError: `out` is a file, or a format needs images that are not given.
+    """
+    if Path(job.out).suffix:
+        raise OutputError(
+            "several formats need a folder", got=f"`{job.out}`", hint="name one: `-o out/`"
+        )
+    jobs = [replace(job, format=n, out=str(Path(job.out) / n)) for n in dict.fromkeys(names)]
+    for one in jobs:
+        _format_of(one)
+    return [file for one in jobs for file in run_convert(one)]
+
+
+def _format_of(job: ConvertJob) -> Format:
+    """The format that is written, where it can be."""
     format = video_format(job.out) if job.format is None else find_format(job.format)
     if format.encoder is None:
         raise OutputError(
@@ -62,13 +90,7 @@ def run_convert(job: ConvertJob) -> list[Path]:
             f"{format.name} shows the images themselves",
             hint="say where they are: --images VIDEO or --images FOLDER",
         )
-    if journal is None:
-        return _write_images(job, format)
-    with ExitStack() as stack:
-        video = None
-        if job.images is not None:
-            video = stack.enter_context(open_frames(job.images))
-        return _write_frames(job, format, journal, video)
+    return format
 
 
 def journal_frames(path: Path) -> Iterator[tuple[dict[str, Any], SegmentedImage]]:

@@ -161,6 +161,32 @@ class ImageOutput:
                 )
 
 
+class ImageOutputs:
+    """Several formats of the same results, each in a folder of `out`, or all beside each other."""
+
+    def __init__(
+        self, options: OutputOptions, formats: Sequence[str], sources: Sequence[str], default: str
+    ) -> None:
+        out = options.out
+        if out is not None and (out == STREAM or (Path(out).suffix and not os.path.isdir(out))):
+            raise OutputError(
+                "several formats need a folder", got=f"`{out}`", hint="name one: `-o out/`"
+            )
+        self._each = []
+        for name in dict.fromkeys(formats):
+            folder = None if out is None else f"{Path(out) / name}/"
+            given = replace(options, format=name, out=folder)
+            self._each.append(ImageOutput(given, sources, default))
+
+    def add(self, result: Segmentation) -> list[Path]:
+        """Write a result in every format; returns the files written."""
+        return [file for output in self._each for file in output.add(result)]
+
+    def finish(self) -> list[Path]:
+        """Write the files of all images; returns the files written."""
+        return [file for output in self._each for file in output.finish()]
+
+
 class ImageReport(Protocol):
     """Receives how each image went."""
 
@@ -174,7 +200,7 @@ class ImageReport(Protocol):
 def run_images(
     sources: Iterable[str],
     work: Callable[[str], Segmentation],
-    output: ImageOutput | None,
+    output: ImageOutput | ImageOutputs | None,
     report: ImageReport,
 ) -> list[Path]:
     """Work on each source and write the results; returns the files that hold all images."""

@@ -90,7 +90,7 @@ def ordered_records(file: io.BufferedReader) -> Iterator[dict[str, Any]]:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """What `run.json` in a folder says; nothing where it is missing or damaged."""
+    """The content of `run.json` in a folder; nothing where it is missing or damaged."""
     try:
         return run_of(read_regular(folder / RUN, LONGEST_RUN) or b"")
     except (OSError, ValueError):
@@ -98,7 +98,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def _whole_lines(file: io.BufferedReader) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every line up to the first that is not whole: where it begins, and what it says."""
+    """Every line up to the first that is not whole: where it begins, and its content."""
     file.seek(0)
     at = 0
     while line := file.readline(LONGEST_LINE):
@@ -257,14 +257,22 @@ def check_same_run(
             hint="continue it with --resume, or replace it with --overwrite",
         )
     wanted = json.loads(json.dumps(described))
-    for key in {**wanted, **earlier}.keys() - {ENDING}:
-        if wanted.get(key) != earlier.get(key):
+    for key in {**wanted, **earlier}:  # in order: the task before its options
+        if key != ENDING and wanted.get(key) != earlier.get(key):
             raise OutputError(
                 f"`{folder}` holds the results of another run: {key} differs",
-                got=str(wanted.get(key))[:100],
-                expected=str(earlier.get(key))[:100],
+                got=_unlike(wanted.get(key), earlier.get(key)),
+                expected=_unlike(earlier.get(key), wanted.get(key)),
                 hint="choose another folder with -o",
             )
+
+
+def _unlike(value: Any, other: Any) -> str:
+    """A value as text; of a mapping, what another has otherwise."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        some = {key: item for key, item in value.items() if other.get(key) != item}
+        value = ", ".join(f"{k} {'not given' if v is None else v}" for k, v in some.items())
+    return str(value)[:100]
 
 
 def _is_part(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What `run.json` and a line of `frames.jsonl` may say: a run folder may come from elsewhere."""
+"""What `run.json` and lines of `frames.jsonl` may contain: run folders may come from elsewhere."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ _ENDING = record(
 
 
 def frame_of(line: bytes) -> dict[str, Any] | None:
-    """What a line of the journal says of its frame; None for a line that is not whole."""
+    """The frame that a line of the journal describes; None for a line that is not whole."""
     if not line.endswith(b"\n"):
         return None
     try:
@@ -71,7 +71,7 @@ def frame_of(line: bytes) -> dict[str, Any] | None:
 
 
 def run_of(data: bytes) -> dict[str, Any]:
-    """What `run.json` says.
+    """The content of `run.json`.
 
     Raises:
         ValueError: It is not what was written there.

@@ -3,14 +3,16 @@
     path,x0,y0,x1,y1,label          path,points,negatives,label
     cat.jpg,75,275,1725,850,cat     cat.jpg,500 375;520 400,20 30,cat
 
-A row is one object. A CSV file has a header; a box is four columns, or one column `box` with four
-numbers; `points` and `negatives` are pairs of numbers. Coordinates are pixels of the upright image.
+A row is one object. A CSV file has a header; a box is four columns (also x1,y1,x2,y2, or xmin,ymin,
+xmax,ymax, or left,top,right,bottom), or one column `box` with four numbers; `points` and
+`negatives` are pairs of numbers; a label may be called class. A detector's score is ignored.
+Coordinates are pixels of the upright image.
 """
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -21,11 +23,21 @@ from samgraph.formats.yolo import CLASS_FILE
 from samgraph.predict.image.encoded import EncodedImage
 from samgraph.predict.image.result import Result
 from samgraph.predict.prompts import Prompt, assemble, read_prompts
+from samgraph.untrusted.text import shown
 
 Numbers = tuple[float, ...]
 PATHS = ("path", "image", "file", "filename", "file_name")
 CORNERS = ("x0", "y0", "x1", "y1")
 COLUMNS = {*PATHS, *CORNERS, "box", "points", "negatives", "label"}
+# What detectors and data sets call the corners and the label; a score says nothing here.
+_CORNERS_THERE = (
+    ("x1", "y1", "x2", "y2"),
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("x_min", "y_min", "x_max", "y_max"),
+    ("left", "top", "right", "bottom"),
+)
+_LABEL_THERE = ("class", "class_name", "category", "name")
+_IGNORED = ("score", "confidence", "conf")
 _BETWEEN = re.compile(r"[\s,;]+")
 
 
@@ -138,10 +150,23 @@ def predict_rows(image: EncodedImage, rows: list[PromptRow], *, all_masks: bool)
     return Result.joined([results[index] for index in range(len(rows))])
 
 
+def column_names(names: Sequence[str]) -> list[str]:
+    """The names of columns as they are called here; empty where a column is ignored."""
+    found = ["" if name in _IGNORED else name for name in names]
+    corners = next((c for c in _CORNERS_THERE if set(c) <= set(names)), None)
+    if corners is not None and "x0" not in names:
+        found = [CORNERS[corners.index(n)] if n in corners else n for n in found]
+    label = next((name for name in _LABEL_THERE if name in names), None)
+    if label is not None and "label" not in names:
+        found[found.index(label)] = "label"
+    return found
+
+
 def _csv_rows(path: str) -> Iterator[PromptRow]:
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""), skipinitialspace=True)
     try:
-        names = [(name or "").strip().lower() for name in reader.fieldnames or ()]
+        header = [(name or "").strip().lower() for name in reader.fieldnames or ()]
+        names = column_names(header)
         _check_columns(names, path)
         for fields in reader:
             values = dict(zip(names, map(_text, fields.values()), strict=False))
@@ -157,12 +182,23 @@ def _check_columns(names: list[str], path: str) -> None:
         raise PromptError(
             f"`{path}` has no header that says what its columns are",
             got=", ".join(names)[:100],
-            expected="path, then box or x0,y0,x1,y1 or points, and label",
+            expected="path, then box or x0,y0,x1,y1 (or xmin,ymin,xmax,ymax) or points, and label",
         )
-    unknown = [name for name in names if name and name not in COLUMNS]
-    if unknown:
-        expected = ", ".join(sorted(COLUMNS))
-        raise PromptError(f"`{path}` has a column `{unknown[0]}`", expected=expected)
+    check_columns(names, f"`{path}`", COLUMNS)
+
+
+def check_columns(names: Sequence[str], where: str, known: Collection[str]) -> None:
+    """Refuse columns that are unknown, or there twice.
+
+    Raises:
+        PromptError: One is.
+    """
+    for index, name in enumerate(names):
+        if name and name not in known:
+            expected = ", ".join(sorted(known))
+            raise PromptError(f"{where} has a column `{shown(name, 60)}`", expected=expected)
+        if name and name in names[:index]:
+            raise PromptError(f"{where} has two columns `{shown(name, 60)}`")
 
 
 def _csv_row(values: Mapping[str, str], where: str) -> PromptRow:
@@ -214,7 +250,7 @@ def _coco_rows(path: str) -> Iterator[PromptRow]:
     }
     names = {
         take(category, "id", int, where): take(category, "name", str, where)
-        for category in document.get("categories") or ()
+        for category in _categories(document, where)
     }
     for number, annotation in enumerate(take(document, "annotations", list, where), start=1):
         at = f"annotation {number} of {where}"
@@ -223,8 +259,15 @@ def _coco_rows(path: str) -> Iterator[PromptRow]:
         if image is None or len(numbers) != 4 or None in numbers:
             raise PromptError(f"{at} has no image or no box")
         x, y, width, height = (side or 0.0 for side in numbers)
-        label = names.get(annotation.get("category_id"))
+        kind = annotation.get("category_id")
+        label = names.get(kind) if isinstance(kind, int) else None
         yield PromptRow(_path(image), at, (x, y, x + width, y + height), label=label)
+
+
+def _categories(document: Mapping[str, Any], where: str) -> list[Any]:
+    """The categories of a COCO file, which it need not have."""
+    is_there = document.get("categories") is not None
+    return take(document, "categories", list, where) if is_there else []
 
 
 def _yolo_rows(folder: Path) -> Iterator[PromptRow]:

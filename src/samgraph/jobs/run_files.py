@@ -22,7 +22,7 @@ def run_files(folder: Path, run: Mapping[str, Any], frames: Iterable[str]) -> li
 
     Args:
         folder: The folder of the run.
-        run: What `run.json` says; what is not valid there is ignored.
+        run: The content of `run.json`; what is not valid there is ignored.
         frames: The names of its frames.
     """
     named, objects = run.get("formats"), run.get("objects")
@@ -45,7 +45,7 @@ def frame_names(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def with_objects(run: Mapping[str, Any], journal: Journal) -> dict[str, Any]:
-    """What `run.json` says, with the objects that were found, where nothing was prompted."""
+    """The content of `run.json`, with the objects that were found, where nothing was prompted."""
     if "everything" not in run:
         return dict(run)
     found = {obj["id"] for record in journal.records() for obj in record["objects"]}

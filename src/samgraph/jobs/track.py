@@ -193,7 +193,7 @@ class Job(Protocol):
 
 
 def described_run(job: Job, model: Model, video: Video) -> dict[str, Any]:
-    """What `run.json` says of any run: video, model, formats, frames and options."""
+    """The content of `run.json` for any run: video, model, formats, frames and options."""
     return {
         "video": {
             "name": video.source.name,

@@ -24,7 +24,7 @@ from samgraph.predict.video.video import Video
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """Whether everything is tracked, and what a user says of how; None for the defaults."""
+    """Whether everything is tracked, and the options given for it; None for the defaults."""
 
     everything: bool = False
     every: int | None = None

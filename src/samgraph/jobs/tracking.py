@@ -34,7 +34,7 @@ class Tracking(Protocol):
         """The frames that are left, one at a time."""
 
     def save(self, path: Path) -> None:
-        """Write what is needed to go on from here, if that can be told."""
+        """Write the tracking state to resume from, if it can be saved."""
 
 
 class PromptedTracking:

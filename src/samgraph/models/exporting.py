@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from samgraph.errors import OptionError, OutputError
+from samgraph.errors import CheckpointError, OptionError, OutputError
 from samgraph.exporters import ExportOptions, Written, find_exporter, write_file
 from samgraph.graph import Graph
 from samgraph.graph.graph import Value
 from samgraph.graph.types import numpy_dtype
 from samgraph.models import find_family
+from samgraph.models.compiled import computable
 from samgraph.models.family import ExportPlan, SegmentationModel
 from samgraph.passes.specialise import specialise
 from samgraph.untrusted.text import shown
@@ -36,10 +37,11 @@ def export_model(
     """
     options, target = options or ExportOptions(), Path(folder)
     exporter = find_exporter(to)
-    plan = export_plan(model, options, only or exporter.graphs)
+    plan = export_plan(model, options, only)
     _make_folder(target)
     (target / MANIFEST).unlink(missing_ok=True)  # a folder with a manifest is whole
     written = exporter.export(plan.graphs, model.weights, target, plan.options(options))
+    plan = plan.with_graphs({name: plan.graphs[name] for name in written.graphs})
     data = manifest(model, to, plan, options, written)
     text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
     return [*written.files, write_file(target / MANIFEST, text.encode())]
@@ -48,7 +50,13 @@ def export_model(
 def export_plan(
     model: SegmentationModel, options: ExportOptions, only: tuple[str, ...] = ()
 ) -> ExportPlan:
-    """What is exported of a model, with fixed lengths put in."""
+    """What is exported of a model, with fixed lengths put in.
+
+    Of an image-only checkpoint that is what images need.
+
+    Raises:
+        CheckpointError: It lacks weights of a graph that was named, or that images need.
+    """
     family = find_family(model.family)
     if family.export_plan is None:
         raise OptionError(f"models of family `{family.name}` cannot be exported")
@@ -58,11 +66,16 @@ def export_plan(
         known = ", ".join(plan.graphs)
         raise OptionError(f"there is no graph `{shown(unknown[0])}`", expected=known)
     check_fixed(options.fixed, plan.symbols)
-    kept = {
-        name: specialise(graph, options.fixed)
-        for name, graph in plan.graphs.items()
-        if not only or name in only
-    }
+    kept = {}
+    for name, graph in plan.graphs.items():
+        if not only or name in only:
+            try:
+                whole = computable(graph, model.weights)
+            except CheckpointError:
+                if only or not model.report.is_image_only:
+                    raise
+                continue  # of an image-only checkpoint, what only videos need
+            kept[name] = specialise(whole, options.fixed)
     return plan.with_graphs(kept)
 
 

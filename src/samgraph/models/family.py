@@ -292,8 +292,10 @@ class ExportPlan:
     steps: Mapping[str, Any]
 
     def with_graphs(self, graphs: Mapping[str, Graph]) -> "ExportPlan":
-        """The same with other graphs."""
-        return replace(self, graphs=graphs)
+        """The same with other graphs, and the tasks that run none but them."""
+        runs = {task: {step.get("run") for step in steps} for task, steps in self.steps.items()}
+        possible = {task: s for task, s in self.steps.items() if runs[task] <= {None, *graphs}}
+        return replace(self, graphs=graphs, steps=possible)
 
     def options(self, options: ExportOptions) -> ExportOptions:
         """The options, with the graphs that stay exact."""

@@ -2,8 +2,9 @@
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,11 @@ def load_model(
             approximation=approximation,
         )
     found = read_source(source, mirror=mirror)
-    family, chosen = recognise(found, strict) if config is None else find_config(config)
+    if config is None:
+        family, chosen = recognise(found, strict)
+        _check_name(source, found, chosen)
+    else:
+        family, chosen = find_config(config)
     if image_size is not None:
         chosen = chosen.at_size(image_size)
     chosen = approximate(family, chosen, options.chosen_approximation)
@@ -171,6 +176,19 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
     return checkpoint.with_meta_names(checkpoint.read(path))
 
 
+def _check_name(source: Source, found: Checkpoint, config: Any) -> None:
+    """Raise `CheckpointError` where the file of a sister model is that of another model."""
+    if not isinstance(source, str) or _looks_like_file(source):
+        return
+    sister = find_sister(source)
+    if sister is not None and sister.name != config.name:
+        raise CheckpointError(
+            f"`{short_name(found.source)}` is a `{config.name}` checkpoint, not `{sister.name}`",
+            expected=f"`{sister.file}`, from {sister.where}",
+            hint="load it by its path",
+        )
+
+
 def weights_file(source: object) -> Path | None:
     """The path of the weights, if the source is a file of the user."""
     if not isinstance(source, str | os.PathLike) or is_built_in(source):
@@ -212,18 +230,18 @@ def recognise(found: Checkpoint, strict: bool = True) -> tuple[Family, Any]:
 
 
 def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
-    """The config, or a variant with the same tensors, by the name or hash of the file.
+    """The config, or another with the same tensors, by the name or hash of the file.
 
-    If neither tells, it is the config itself, with a warning that names the variants.
+    If neither identifies it, it is the config itself, with a warning that names its variants.
     """
-    others = family.variants.get(config.name, ())
+    others, name = family.variants.get(config.name, ()), None
+    if os.path.isfile(found.source):
+        name = published_name(found.source, by_hash=bool(others))
+    known = {**family.configs, **family.named}.get(name or "")
+    if known is not None and family.signature(known) == family.signature(config):
+        return known
     if not others:
         return config
-    name = published_name(found.source) if os.path.isfile(found.source) else None
-    if name == config.name:
-        return config
-    if name in others:
-        return family.named[name]
     listed = ", ".join(f"`{other}`" for other in others)
     text = f"`{short_name(found.source)}` is loaded as `{config.name}`, but may be {listed}"
     warnings.warn(f"{text}: pass `config=`", SamgraphWarning, stacklevel=5)
@@ -233,10 +251,18 @@ def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
 def _every_shape() -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of every config that can be recognised, by its name."""
     return {
-        name: family.weight_shapes(config.smallest())
+        name: _smallest_shapes(family.weight_shapes, config)
         for family in families()
         for name, config in family.configs.items()
     }
+
+
+@cache
+def _smallest_shapes(
+    weight_shapes: Callable[[Any], dict[str, tuple[int, ...]]], config: Any
+) -> dict[str, tuple[int, ...]]:
+    """The tensors of a config; found by tracing it, which takes tenths of a second."""
+    return weight_shapes(config.smallest())
 
 
 def _traced(family: Family, config: Any, found: Checkpoint) -> dict[str, Graph]:

@@ -1,4 +1,4 @@
-"""What an embedding file may say, checked before it is used."""
+"""What an embedding file may contain, checked before it is used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from samgraph.untrusted.schema import SchemaError, list_of, record, text, whole
 from samgraph.untrusted.text import shown, strict_json
 
 MOST_MAPS = 16
+FAR = 1e6  # features of a model are below a thousand; products of larger ones may be infinite
 _SCHEMA = record(
     {
         "size_hw": list_of(whole(1, MAX_SIDE), 2, least=2),
@@ -46,7 +47,7 @@ def read_record(written: str | None, path: str) -> EmbeddingRecord:
 
 
 def check_tensors(tensors: Mapping[str, NDArray[Any]], path: str) -> None:
-    """Refuse tensors that are no feature maps of one image: float32 [1, C, H, H], finite.
+    """Refuse tensors that are no feature maps of one image: float32 [1, C, H, H], in range.
 
     Which maps there must be, and of which size, depends on the model that will read them.
 
@@ -59,8 +60,8 @@ def check_tensors(tensors: Mapping[str, NDArray[Any]], path: str) -> None:
         is_map = array.ndim == 4 and array.shape[0] == 1 and array.shape[2] == array.shape[3]
         if not is_map or array.dtype != np.float32 or not array.size:
             raise _damaged(path, f"`{name}` is {array.dtype} {list(array.shape)}")
-        if not np.isfinite(array).all():
-            raise _damaged(path, f"`{name}` has values that are no numbers")
+        if not -FAR <= array.min() <= array.max() <= FAR:
+            raise _damaged(path, f"`{name}` has values that are no numbers, or out of range")
 
 
 def _refused(path: str, why: str) -> ImageError:

@@ -13,7 +13,7 @@ from samgraph.errors import CheckpointError
 from samgraph.media.image.reading import MAX_PIXELS
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import ConfigLike, Source, exact_config, save_model, weights_file
-from samgraph.predict.model_source import ModelSource, lasting, load_from
+from samgraph.predict.model_source import ModelSource, lasting, load_again, load_from
 from samgraph.predict.options import changed, refuses_unknown
 from samgraph.runtime import CompileOptions, find_profile
 from samgraph.runtime.profiles import ProfileLike
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from samgraph.media.image.opening import ImageSource
     from samgraph.media.video.frames import FramesSource
     from samgraph.media.video.source import OnDamage
+    from samgraph.media.volume.opening import VolumeSource
+    from samgraph.media.volume.window import Window
     from samgraph.predict.everything.generate import Everything
     from samgraph.predict.everything.grids import Grid
     from samgraph.predict.everything.options import EverythingOptions
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from samgraph.predict.video.policy import MemoryPolicy
     from samgraph.predict.video.stream import Stream
     from samgraph.predict.video.video import Video
+    from samgraph.predict.volume.volume import Volume
     from samgraph.progress import ShowProgress
 
 
@@ -297,6 +300,34 @@ class Model:
         self._require_memory()
         return open_stream(self.core, **changed(locals(), StreamOptions))
 
+    def volume(
+        self,
+        source: VolumeSource,
+        *,
+        axis: int | str | None = None,
+        window: Window = None,
+        series: str | None = None,
+        **options: Any,
+    ) -> Volume:
+        """A volume, such as a CT or MR scan, to segment objects in slice by slice.
+
+        Args:
+            source: An array [Z, Y, X]; a `.npy`, `.nii` or `.nii.gz` file, which is [k, j, i]; the
+                folder of a DICOM series; or an image of nibabel.
+            axis: What slices follow: 0 (if omitted), 1, 2, "axial", "coronal" or "sagittal".
+            window: Black and white: (level, width), a name such as "abdomen", or "auto".
+            series: The UID or number of a DICOM series, where the folder holds several.
+            **options: `max_voxels`, and options of `video`.
+
+        Raises:
+            ImageError: The volume cannot be read.
+            OptionError: There is no such axis, window or option.
+        """
+        from samgraph.predict.volume.volume import open_volume
+
+        self._require_memory()
+        return open_volume(self.core, source, axis=axis, window=window, series=series, **options)
+
     @property
     def report(self) -> LoadReport:
         """What the checkpoint lacks, and what of it was not used (`strict=False`)."""
@@ -368,18 +399,5 @@ def load(
 
 
 def _reload(wanted: ModelSource, weights: str) -> Model:
-    """A model that was pickled.
-
-    Raises:
-        CheckpointError: Its file has other weights by now.
-    """
-    from samgraph.predict.features import fingerprint
-
-    core = load_from(wanted)
-    if fingerprint(core) != weights:
-        raise CheckpointError(
-            "the weights of a pickled model have changed since",
-            got=f"{wanted.source}: {fingerprint(core)}",
-            expected=weights,
-        )
-    return Model(core, lasting(wanted))
+    """A model that was pickled."""
+    return Model(load_again(wanted, weights), lasting(wanted))

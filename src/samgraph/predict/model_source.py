@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samgraph.engines.devices import DeviceLike
+from samgraph.errors import CheckpointError
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import ConfigLike, Source, load_model, weights_file
 from samgraph.runtime import CompileOptions
@@ -46,3 +47,21 @@ def lasting(wanted: ModelSource) -> ModelSource:
     if file is not None:
         return replace(wanted, source=str(Path(file).expanduser().absolute()))
     return replace(wanted, source={}) if isinstance(wanted.source, Mapping) else wanted
+
+
+def load_again(wanted: ModelSource, weights: str) -> SegmentationModel:
+    """The model from its source, for one that was pickled.
+
+    Raises:
+        CheckpointError: Its file has other weights by now.
+    """
+    from samgraph.predict.features import fingerprint
+
+    core = load_from(wanted)
+    if fingerprint(core) != weights:
+        raise CheckpointError(
+            "the weights of a pickled model have changed since",
+            got=f"{wanted.source}: {fingerprint(core)}",
+            expected=weights,
+        )
+    return core

@@ -16,12 +16,13 @@ from samgraph.formats.coco import coco_document
 from samgraph.formats.labelme import labelme_document
 from samgraph.formats.pictures import OPACITY, draw_segments, ranked_label_map
 from samgraph.formats.sam import Mode, to_sam_dicts
-from samgraph.formats.segment import Segment, SegmentedImage
-from samgraph.formats.table import Format, ImageFormat, WriteOptions, format_for
+from samgraph.formats.segment import Segment, SegmentedImage, file_stem
+from samgraph.formats.table import Format, ImageFormat, WriteOptions, find_format, format_for
 from samgraph.formats.yolo import add_classes
-from samgraph.media.files import write_atomically
+from samgraph.media.files import make_folder, write_atomically
 from samgraph.media.image.reading import Rgb, encode_image
 from samgraph.media.mask.polygons import Polygon, mask_to_polygons
+from samgraph.predict.options import refuses_unknown
 
 if TYPE_CHECKING:
     from samgraph.predict.handover import NapariLayer
@@ -129,6 +130,7 @@ class MaskOutput(ABC):
         image = self._picture(all=False)
         return draw_segments(image.need_pixels(), image.segments, opacity)
 
+    @refuses_unknown
     def save(
         self,
         path: str | os.PathLike[str],
@@ -146,7 +148,8 @@ class MaskOutput(ABC):
         sam, yolo. YOLO's class names go to `classes.txt` beside the file, after those in it.
 
         Args:
-            path: The file.
+            path: The file; or a folder, which exists or ends in `/`: the file there is named after
+                the image.
             format: What to write, where the suffix does not imply it.
             all: Every mask and not only the best of each prompt; masks and cut-outs then have a
                 file each, numbered from 1.
@@ -160,14 +163,25 @@ class MaskOutput(ABC):
             OutputError: The file cannot be written, or cannot hold this format.
             OptionError: There is not one label for each object.
         """
-        chosen, options = format_for(path, format), WriteOptions(tolerance=tolerance, crop=crop)
+        file = self._file(path, format)
+        chosen, options = format_for(file, format), WriteOptions(tolerance=tolerance, crop=crop)
+        if file != Path(path):
+            make_folder(file.parent)
         take = self._picture if chosen.needs_pixels else self.segmented_image
         image = take(label, all=all)
         beside: list[Path] = []
         if chosen.class_file is not None:
-            beside.append(Path(path).with_name(chosen.class_file))
+            beside.append(file.with_name(chosen.class_file))
             options = replace(options, classes=add_classes(beside[0], [image]))
-        return [*write_image(image, Path(path), chosen, options, each=all), *beside]
+        return [*write_image(image, file, chosen, options, each=all), *beside]
+
+    def _file(self, path: str | os.PathLike[str], format: str | None) -> Path:
+        """The path, or in a folder the file of the image in this format."""
+        is_folder = os.fspath(path).endswith(("/", os.sep)) or os.path.isdir(path)
+        if format is None or not is_folder:
+            return Path(path)
+        found, stem = find_format(format), file_stem(self.segmented_image(all=False).name)
+        return Path(path) / f"{stem}{found.suffixes[0]}"
 
     def write(
         self, path: Path, format: Format, options: WriteOptions, *, all: bool = False
@@ -189,7 +203,7 @@ class MaskOutput(ABC):
         """
         from samgraph.predict.handover import plot_picture
 
-        return plot_picture(self.overlay(), repr(self), axes)
+        return plot_picture(self.overlay(), repr(self).strip("<>"), axes)
 
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows: the overlay, at most 1024 pixels wide and high."""

@@ -29,7 +29,8 @@ def choose(device: DeviceLike, options: CompileOptions, memory: Path | None) -> 
     """
     named = parse_device(device)
     if named is not None:
-        why = why_absent(named) if named.kind in UNTESTED else None
+        is_usual = options.engine in (None, *(name for name, _ in candidates(named.kind)))
+        why = why_absent(named) if named.kind in UNTESTED and is_usual else None
         if why is not None:
             text = f"device `{named}` cannot be used here"
             raise EngineError(text, got=why, hint='use device="auto"')
@@ -76,7 +77,9 @@ def _engine_on(device: Device, named: str | None) -> Engine:
     except EngineError as error:
         if other is None:
             raise
-        text = f"device `{device}` cannot be used here"
+        text, why = f"device `{device}` cannot be used here", why_absent(device)
+        if why is not None:  # nothing that could be installed would help
+            raise EngineError(text, got=why, hint=other) from error
         raise EngineError(text, got=error.got, hint=f"{error.hint}, or {other}") from error
     if device.kind not in engine.devices:
         raise OptionError(

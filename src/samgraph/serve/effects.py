@@ -108,7 +108,7 @@ def object_paint(number: int, color: str | None, mask: Mask) -> Painted:
 
 
 def effect_list() -> list[EffectInfo]:
-    """What `info` says of the effects."""
+    """The effects as `info` lists them."""
     return [
         EffectInfo(kind.name, kind.title, kind.target, list(kind.params))
         for kind in EFFECTS.values()

@@ -19,7 +19,7 @@ class Query:
 
     name: str
     schema: dict[str, Any]
-    says: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Endpoint:
         method: GET, POST, PUT, PATCH or DELETE.
         path: With `{id}` or `{n:int}` for what varies.
         handler: Answers.
-        says: What it does, in one line.
+        summary: What it does, in one line.
         body: The struct of a JSON body; `bytes` for a file; None for no body.
         reply: The struct of a JSON reply; None for other media.
         status: Of a success.
@@ -41,7 +41,7 @@ class Endpoint:
     method: str
     path: str
     handler: Handler
-    says: str
+    summary: str
     body: Any = None
     reply: Any = None
     status: int = 200

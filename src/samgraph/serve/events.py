@@ -90,9 +90,9 @@ class Channel:
 
         with self._lock:
             self._wakers.add(wake)
-        try:
-            yield b"retry: 1000\n\n"
             last = self.last
+        try:
+            yield b"retry: 1000\n\n"  # whoever has read this misses nothing from now on
             number = 0 if last is None else last.number
             if last is not None and self._is_news(last, seen):
                 yield last.coded()

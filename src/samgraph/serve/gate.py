@@ -121,6 +121,11 @@ class Turns:
         self._is_frame_running = False
         self._patience = patience
 
+    @property
+    def clicks(self) -> int:
+        """How many clicks run or wait."""
+        return self._clicks
+
     @contextmanager
     def click(self) -> Iterator[None]:
         """A click: starts when the running frame is done."""

@@ -8,10 +8,10 @@ loses none. In memory are 34 bytes per object and frame: 3.7 MB per object for a
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from samgraph.media.mask.rle import Rle
 FIRST_CAPACITY = 256
 SYNC_SECONDS = 1.0
 LONGEST_LINE = 64 << 20
+MOST_FRAMES = 1 << 22  # of a video from elsewhere whose length is unknown: 46 hours
 # A file is rewritten when it is loaded and more than half of it was replaced.
 LEAST_TO_COMPACT = 1 << 20
 
@@ -230,22 +231,28 @@ class MaskFile:
         self._end = self._load()
 
 
-def valid_counts(line: MaskLine, size_hw: tuple[int, int]) -> bool:
-    """Whether a line from elsewhere holds a mask of this size."""
-    try:
-        run_lengths.counts_of(line.rle(size_hw))
-    except (ValueError, UnicodeError):
-        return False
-    return True
-
-
-def check_lines(data: Iterable[bytes], size_hw: tuple[int, int]) -> bool:
-    """Whether all lines of a file from elsewhere are masks of this size."""
-    for row in data:
+def are_masks(
+    file: IO[bytes], size_hw: tuple[int, int], frames: int | None, objects: Collection[int]
+) -> bool:
+    """Whether a file from elsewhere holds masks of these objects on a video like this."""
+    while data := file.readline(LONGEST_LINE):
         try:
-            line = _DECODER.decode(row)
+            line = _DECODER.decode(data) if data.endswith(b"\n") else None
         except (ValueError, RecursionError):
             return False
-        if isinstance(line, MaskLine) and not valid_counts(line, size_hw):
+        if line is None or line.object not in objects:
+            return False
+        if isinstance(line, MaskLine) and not _fits(line, size_hw, frames):
             return False
     return True
+
+
+def _fits(line: MaskLine, size_hw: tuple[int, int], frames: int | None) -> bool:
+    """Whether the frame of a line is in the video, and its mask has the size and area it says."""
+    try:
+        area = run_lengths.area(line.rle(size_hw))
+    except (ValueError, UnicodeError):
+        return False
+    (height, width), (left, top, right, bottom) = size_hw, line.box
+    is_inside = left <= right <= width and top <= bottom <= height
+    return area == line.area and is_inside and line.frame < (frames or MOST_FRAMES)

@@ -52,7 +52,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
         success["content"] = media
     error = {"description": "refused", "content": {JSON: {"schema": schema_of[ErrorReply]}}}
     operation: dict[str, Any] = {
-        "summary": endpoint.says,
+        "summary": endpoint.summary,
         "operationId": _operation_id(endpoint),
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
         "responses": {str(endpoint.status): success, "default": error},
@@ -85,6 +85,6 @@ def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [
-        {"name": query.name, "in": "query", "description": query.says, "schema": query.schema}
+        {"name": query.name, "in": "query", "description": query.summary, "schema": query.schema}
         for query in endpoint.queries
     ]

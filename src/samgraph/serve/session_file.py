@@ -4,24 +4,29 @@ It continues the same video here or on another machine. Nothing in it can run; e
 checked when it is read.
 """
 
+import io
 import shutil
 import zipfile
+import zlib
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
-from samgraph.errors import CheckpointError
+from samgraph.errors import CheckpointError, SamgraphError
 from samgraph.media.files import unwritable
-from samgraph.serve.mask_file import check_lines
+from samgraph.media.video.source import FrameSource
+from samgraph.serve.mask_file import are_masks
 from samgraph.serve.store import DOCUMENT
 from samgraph.serve.video_document import LONGEST, VideoDocument, read_document
-from samgraph.serve.video_sessions import MASKS, VideoSession
+from samgraph.serve.video_sessions import MASKS, MOST_PENDING, VideoSession
 
 STATE = "state.safetensors"
 PARTS = (DOCUMENT, STATE, MASKS)
 STORED_STATE = "state-1.safetensors"
 AT_ONCE = 1 << 20
 ZIP_BEGINNING = b"PK\x03\x04"
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others take memory as the file says
 
 
 def write_session(session: VideoSession, path: Path) -> None:
@@ -47,14 +52,17 @@ def write_session(session: VideoSession, path: Path) -> None:
         masks.unlink(missing_ok=True)
 
 
-def unpack_session(path: Path, folder: Path, limit: int, size_hw: tuple[int, int]) -> None:
+def unpack_session(
+    path: Path, folder: Path, limit: int, video: FrameSource, max_objects: int
+) -> None:
     """Put the parts of a session file into the folder of a new session.
 
     Args:
         path: A session file, or a `.safetensors` file that `video.save` wrote.
         folder: Where they go.
         limit: The most bytes, unpacked.
-        size_hw: Of the frames of the video.
+        video: The video it must be of.
+        max_objects: The most objects.
 
     Raises:
         CheckpointError: The file is damaged, or holds other things than a session.
@@ -66,18 +74,31 @@ def unpack_session(path: Path, folder: Path, limit: int, size_hw: tuple[int, int
         VideoDocument(state=STORED_STATE).save(folder)
         return
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _ShortReads(path) as short, zipfile.ZipFile(short) as archive:
             _unpack(archive, folder, limit)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+    except SamgraphError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, EOFError, ValueError) as error:
         raise CheckpointError("the session file is damaged") from error
-    except OSError as error:
-        raise unwritable(folder.name, error) from error
     document = read_document(folder)
+    numbers = {obj.id for obj in document.objects}
+    is_small = len(document.objects) <= max_objects and len(document.pending) <= MOST_PENDING
+    if not is_small or len(numbers) < len(document.objects):
+        raise CheckpointError("the document of the session is damaged")
     document.state, document.running = STORED_STATE, []
     document.save(folder)
-    with (folder / MASKS).open("rb") as rows:
-        if not check_lines(rows, size_hw):
+    with (folder / MASKS).open("rb") as lines:
+        if not are_masks(lines, video.size_hw, video.length, numbers):
             raise CheckpointError("the masks of the session are damaged, or of another video")
+
+
+class _ShortReads(io.FileIO):
+    """A file of which no more is read at once than a part of a zip needs: not its directory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > AT_ONCE:
+            raise zipfile.BadZipFile("its directory is too long")
+        return super().read(AT_ONCE if size is None or size < 0 else size) or b""
 
 
 def _unpack(archive: zipfile.ZipFile, folder: Path, limit: int) -> None:
@@ -85,6 +106,8 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, limit: int) -> None:
     names = sorted(archive.namelist())
     if names != sorted(PARTS):
         raise CheckpointError("the session file is damaged", expected=", ".join(PARTS))
+    if any(part.compress_type not in METHODS for part in archive.infolist()):
+        raise CheckpointError("the session file is compressed in another way")
     left = limit
     for name in PARTS:
         target = folder / (STORED_STATE if name == STATE else name)
@@ -94,4 +117,13 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, limit: int) -> None:
                 most, left = most - len(data), left - len(data)
                 if most < 0:
                     raise CheckpointError("the session file is too large")
-                file.write(data)
+                _write(file, data)
+
+
+def _write(file: IO[bytes], data: bytes) -> None:
+    """Append to a part; a full disk is no fault of the session file."""
+    try:
+        file.write(data)
+        file.flush()
+    except OSError as error:
+        raise unwritable(Path(file.name).name, error) from error

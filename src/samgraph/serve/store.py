@@ -43,7 +43,7 @@ TOUCH_SECONDS = 10.0
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is, as `session.json` says it; `fps` and `frames` of videos."""
+    """A session, as in `session.json`; `fps` and `frames` of videos."""
 
     version: Literal[1] = 1
     kind: Kind

@@ -32,7 +32,7 @@ class Track(threading.Thread):
     ) -> None:
         super().__init__(name="track", daemon=True)
         self._session, self._spans, self._on_frame = session, spans, on_frame
-        self._is_cancelled = self._is_stopped = False
+        self._is_cancelled = self._is_stopped = self._is_over = False
         self._seconds: float | None = None
         self.done, self.total = 0, sum(map(len, spans))
         self.frame_index = spans[0].first
@@ -49,6 +49,11 @@ class Track(threading.Thread):
             round(rate, 2),
             None if left is None else round(left, 1),
         )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs; not so any more when its end is told, so that another can begin."""
+        return self.is_alive() and not self._is_over
 
     def cancel(self) -> None:
         """End after the current frame; what was tracked stays."""
@@ -67,6 +72,7 @@ class Track(threading.Thread):
                     break
             ending = "cancelled" if self._is_cancelled or self._is_stopped else "done"
             self._finish(keep_running=self._is_stopped)
+            self._is_over = True
             session.channel.publish(ending, self.state)
         except SamgraphError as error:
             self._fail(message(error))
@@ -79,6 +85,7 @@ class Track(threading.Thread):
             self._finish(keep_running=False)
         except (SamgraphError, OSError):
             LOG.exception("a track could not be saved")
+        self._is_over = True
         self._session.channel.publish("error", what)
 
     def _finish(self, *, keep_running: bool) -> None:

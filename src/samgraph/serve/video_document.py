@@ -6,9 +6,10 @@ does them again.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from samgraph.errors import CheckpointError
 from samgraph.media.files import write_atomically
@@ -17,6 +18,8 @@ from samgraph.serve.store import DOCUMENT
 from samgraph.untrusted.files import read_regular
 
 LONGEST = 256 << 20
+
+NextNumber = Annotated[int, Meta(ge=1, le=2**31)]  # one more than the largest number
 
 
 class Operation(msgspec.Struct):
@@ -44,7 +47,7 @@ class VideoDocument(msgspec.Struct):
     """The content of `document.json`; `state` is the name of the file with the tracking state."""
 
     version: Literal[1] = 1
-    next_id: ObjectNumber = 1
+    next_id: NextNumber = 1
     objects: list[NamedObject] = []
     state: Name | None = None
     pending: list[Operation] = []

@@ -86,9 +86,9 @@ def _open(service: Service, folder: Path, name: str, session: Path | None) -> Vi
             duration=None if length is None else round(length / rate, 3),
         )
         if session is not None:
-            unpack_session(session, folder, service.options.max_upload_bytes, video.size_hw)
+            limit, most = service.options.max_upload_bytes, service.options.max_objects
+            unpack_session(session, folder, limit, video.source, most)
             session.unlink()
-            most = service.options.max_objects
             VideoSession(video, folder, service.turns, max_objects=most).close()
     finally:
         video.close()
@@ -100,7 +100,7 @@ def _reply(service: Service, entry: Entry) -> VideoReply:
     """A video with what is known of it."""
     with service.video(entry.id) as session:
         track = session.track
-        tracking = track.state if isinstance(track, Track) and track.is_alive() else None
+        tracking = track.state if isinstance(track, Track) and track.is_running else None
         record = entry.record
         return VideoReply(
             entry.id,

@@ -58,8 +58,9 @@ MOST_PENDING = 8
 class Stoppable(Protocol):
     """A thread that can be stopped."""
 
-    def is_alive(self) -> bool:
-        """Whether it runs."""
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs; not so any more when its end is told."""
 
     def stop(self) -> None:
         """Ask it to stop."""
@@ -107,7 +108,7 @@ class VideoSession:
     @property
     def is_busy(self) -> bool:
         """Whether a track runs."""
-        return self.track is not None and self.track.is_alive()
+        return self.track is not None and self.track.is_running
 
     @property
     def length(self) -> int | None:
@@ -334,6 +335,8 @@ class VideoSession:
     def _new_object(self, number: int) -> NamedObject:
         if len(self.document.objects) >= self._max_objects:
             raise PromptError("there are too many objects", expected=str(self._max_objects))
+        if number >= 2**31:
+            raise PromptError("no number is left for an object", hint="give it a smaller one")
         obj = NamedObject(number)
         self.document.objects.append(obj)
         self.document.next_id = max(self.document.next_id, number + 1)

@@ -9,6 +9,7 @@ import io
 import os
 import stat
 
+LONGEST_GROWTH = 1 << 16
 KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -54,9 +55,13 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes | None:
         OSError, ValueError: As `open_regular`.
     """
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > most_bytes:
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
             return None
-        data = file.read(most_bytes + 1)
+        # `read` allocates what it is asked for: the size of the file, not that of the limit.
+        data = file.read(size + 1)
+        while size < len(data) <= most_bytes and (more := file.read(LONGEST_GROWTH)):
+            data += more  # it grows, or its size is not known, as in /proc
     return data if len(data) <= most_bytes else None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from samgraph import ops
 from samgraph.engines import Device, EngineOptions, find_engine
-from samgraph.errors import EngineError
+from samgraph.errors import EngineError, OptionError
 from samgraph.graph import Builder, Graph
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import load_model
@@ -111,27 +111,73 @@ def test_attention_of_no_queries_does_not_end_the_process() -> None:
     assert compiled.run_numpy(q=np.zeros((2, 6), np.float32), k=k_array)["y"].shape == (2, 6)
 
 
-def test_devices_are_those_of_the_installed_providers() -> None:
-    only_cpu = providers.devices(["CPUExecutionProvider"])
-    both = providers.devices(["TensorrtExecutionProvider", "CUDAExecutionProvider"])
-
-    assert set(only_cpu) == {"cpu"}
-    assert set(both) == {"cuda"}
-
-
 def test_a_device_runs_on_its_provider_and_then_the_cpu() -> None:
-    available = ["CUDAExecutionProvider", "OpenVINOExecutionProvider", "CPUExecutionProvider"]
+    cpu: tuple[str, dict[str, str]] = ("CPUExecutionProvider", {})
 
-    cuda = providers.providers_for(Device("cuda", 1), available)
-    gpu = providers.providers_for(Device("gpu"), available)
+    def chosen(device: Device, *names: str) -> Any:
+        return providers.providers_for(device, [*names, "CPUExecutionProvider"])
 
-    assert cuda == [("CUDAExecutionProvider", {"device_id": "1"}), ("CPUExecutionProvider", {})]
-    assert gpu[0] == ("OpenVINOExecutionProvider", {"device_type": "GPU"})
+    tensorrt, cuda = "TensorrtExecutionProvider", "CUDAExecutionProvider"
+    found = chosen(Device("cuda", 1), tensorrt, cuda)
+    assert found == [(cuda, {"device_id": "1", "use_tf32": "0"}), cpu]
+    assert chosen(Device("cuda"), tensorrt) == [(tensorrt, {"device_id": "0"}), cpu]
+    amd = "MIGraphXExecutionProvider"
+    assert chosen(Device("cuda"), amd) == [(amd, {"device_id": "0"}), cpu]
+    intel = "OpenVINOExecutionProvider"
+    assert chosen(Device("gpu", 1), intel)[0][1] == {"device_type": "GPU.1", "precision": "FP32"}
+    assert chosen(Device("npu"), intel)[0][1] == {"device_type": "NPU"}
+    apple = "CoreMLExecutionProvider"
+    for kind, units in (("mps", "GPU"), ("gpu", "GPU"), ("npu", "NeuralEngine")):
+        assert chosen(Device(kind), apple)[0][1]["MLComputeUnits"] == f"CPUAnd{units}"
+    assert chosen(Device("gpu"), "DmlExecutionProvider")[0][1] == {"device_id": "0"}
+    assert chosen(Device("cpu")) == [cpu]
 
 
-def test_a_device_without_a_provider_is_refused() -> None:
-    with pytest.raises(EngineError, match="ONNX Runtime cannot use device `cuda`"):
-        providers.providers_for(Device("cuda"), ["CPUExecutionProvider"])
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        ("cuda:1", "CUDAExecutionProvider or ROCM"),
+        ("gpu", "DmlExecutionProvider or CoreML"),
+        ("mps", "CoreMLExecutionProvider"),
+    ],
+)
+def test_a_device_without_a_provider_is_refused(device: str, expected: str) -> None:
+    """Whatever else this machine has: another build may run on what no other engine does."""
+    with pytest.raises(EngineError, match=f"ONNX Runtime cannot use device `{device}`") as caught:
+        Session(device, CompileOptions(engine=NAME, cache=False))
+
+    text = str(caught.value)
+    assert "a build with " in text
+    assert "CPUExecutionProvider" in text
+    assert f"expected: {expected}" in text
+
+
+def test_a_kind_of_device_that_no_provider_is_for_is_refused() -> None:
+    with pytest.raises(OptionError, match="engine `onnxruntime` does not run on `xpu`"):
+        Session("xpu", CompileOptions(engine=NAME, cache=False))
+
+
+def test_a_provider_that_does_not_start_is_an_error_and_not_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ONNX Runtime itself would go on with the CPU."""
+    import onnxruntime
+
+    class OnTheCpu:
+        def __init__(self, *given: Any, **named: Any) -> None:
+            assert named["providers"][0][0] == "CUDAExecutionProvider"
+
+        def get_providers(self) -> list[str]:
+            return ["CPUExecutionProvider"]
+
+    both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", OnTheCpu)
+    session = Session("cuda", CompileOptions(engine=NAME, cache=False))
+
+    assert session.reason == "onnxruntime on cuda, fp32: CUDA, untested"
+    with pytest.raises(EngineError, match="CUDAExecutionProvider is installed but did not start"):
+        session.compile(halves())
 
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

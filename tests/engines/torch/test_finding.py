@@ -66,6 +66,18 @@ def test_an_old_gpu_is_listed_and_refused(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
+def test_a_gpu_of_a_number_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_cuda(monkeypatch, (9, 0))
+    fake_others(monkeypatch)
+    engine: Any = find_engine("torch")
+
+    assert engine.on(Device("cuda", 1)).device == Device("cuda", 1)
+    for device, count in ((Device("cuda", 2), 2), (Device("xpu", 1), 1)):
+        with pytest.raises(EngineError, match=f"device `{device}` cannot be used here") as caught:
+            engine.on(device)
+        assert f"torch sees {count} of them" in str(caught.value)
+
+
 def test_an_amd_gpu_is_said_to_be_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_cuda(monkeypatch, (7, 5))  # numbered otherwise, so not too old
     monkeypatch.setattr(torch.version, "hip", "6.2")

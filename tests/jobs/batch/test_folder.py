@@ -12,7 +12,7 @@ import pytest
 
 from samgraph.errors import OutputError
 from samgraph.jobs.batch import folder as folders
-from samgraph.jobs.batch.folder import FAILURES, JOURNAL, BatchFolder, ShardOptions
+from samgraph.jobs.batch.folder import FAILURES, JOURNAL, PLAN, BatchFolder, ShardOptions
 from samgraph.jobs.batch.inputs import Input
 from samgraph.jobs.batch.run import BatchOptions, BatchReport, run_batch
 from samgraph.jobs.batch.scheduler import Failure, ScheduleOptions, Success, Verdict
@@ -46,6 +46,33 @@ def run(inputs: Path, out: Path, **options: Any) -> BatchReport:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_kill_before_a_worker_is_ready_leaves_a_folder_to_go_on_with(tmp_path: Path) -> None:
+    """Nothing is recorded yet, so not even the task must be the same."""
+    shards = ShardOptions(find_shard_format("coco"), Destination(tmp_path), 4)
+    killed = BatchFolder(tmp_path, {"kind": "batch", "task": "embed"}, shards)
+    (tmp_path / PLAN).write_bytes(b"")
+    killed._lock.release()  # as the system does for a process that dies
+
+    again = opened(tmp_path)
+    again.record([verdict("a.png")])
+    again.finish()
+    again.close()
+
+    assert json.loads((tmp_path / "run.json").read_text()) == {"kind": "batch", "model": ABOUT}
+
+
+def test_files_of_others_are_refused(tmp_path: Path) -> None:
+    for name, text in (("notes.txt", ""), ("run.json", '{"kind": "other"}')):
+        folder = tmp_path / name.partition(".")[0]
+        folder.mkdir()
+        (folder / name).write_text(text)
+
+        with pytest.raises(OutputError, match="holds"):
+            opened(folder)
+
+        assert [path.name for path in folder.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("step", ["write shard", "note shard", "remove part"])

@@ -3,17 +3,20 @@
 import importlib.util
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from samgraph.errors import ImageError, PromptError
+from samgraph.jobs.batch import manifests
 from samgraph.jobs.batch.inputs import Input, InputOptions, find_inputs
 from samgraph.jobs.batch.manifests import LONGEST_LINE
 from samgraph.jobs.batch.plan import Plan
 from samgraph.jobs.batch.remote import read_remote
-from samgraph.jobs.batch.tasks import failure_of
+from samgraph.jobs.batch.tasks import failure_of, video_prompts
+from tests.peak import peak_bytes
 
 has_parquet = pytest.mark.skipif(
     importlib.util.find_spec("pyarrow") is None, reason="pyarrow is missing: pip install pyarrow"
@@ -125,10 +128,47 @@ def test_a_bad_row_is_refused_in_a_sentence(line: str, message: str, tmp_path: P
     assert "line 2" in str(caught.value)
 
 
+@has_parquet
+def test_a_small_parquet_file_takes_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand rows of one text are one text in the file; the values of a list, a few bytes."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    labels = pa.DictionaryArray.from_arrays(pa.array([0] * 500, pa.int32()), ["a" * 2_000_000])
+    table = pa.table({"path": ["a.png"] * 500, "label": labels})
+    parquet.write_table(table, path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 2000
+    before = peak_bytes()
+    with pytest.raises(PromptError, match="short text"):
+        found(path)
+    assert peak_bytes() - before < 200e6
+
+    rows = [{"path": "a.png", "points": [[1.0, 2.0]] * 100}] * 10
+    write_manifest(path, rows)
+    assert len(found(path)) == 1
+    monkeypatch.setattr(manifests, "MOST_VALUES", 2000)
+    with pytest.raises(PromptError, match="row group that is too large"):
+        found(path)
+
+
+@has_parquet
+def test_damaged_columns_do_not_end_the_process(tmp_path: Path) -> None:
+    path = write_manifest(tmp_path / "a.parquet", [{"path": "a.png", "prompts": [{"frame": 1}]}])
+    good = bytearray(path.read_bytes())
+    for at in range(len(good) - 500, len(good) - 8):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with suppress(PromptError):
+            found(path)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
         ("a.csv", b"\xff\xfe"), ("a.csv", b""), ("a.csv", b"x,y\n1,2\n"), ("a.csv", b"path\n\0\n"),
+        ("a.csv", b"path,x0,x0,y0,x1,y1\na.png,1,2,3,4,5\n"),
         ("a.jsonl", b"\xff\n"),
         pytest.param("a.parquet", b"PAR1 no", marks=has_parquet),
     ],
@@ -147,12 +187,19 @@ def test_folders_are_searched_deeply_and_patterns_are_matched(tmp_path: Path) ->
         path.touch()
 
     assert [one.name for one in found(tmp_path)] == ["a.JPG", "b.png", "deep/er/c.webp"]
-    assert [one.name for one in found(tmp_path, is_video=True)] == ["x.mp4"]
+    videos = ["x.mp4", "deep/er"]
+    assert [one.name for one in found(tmp_path, is_video=True)] == videos
+    assert found(tmp_path / "deep/er", is_video=True)[0].name == "er"
+    (one,) = found(tmp_path / "deep" / "*", is_video=True)
+    assert one.path == str(tmp_path / "deep/er")
+    with pytest.raises(ImageError, match=r"gone.png` does not exist"):
+        found(tmp_path / "gone.png")
     assert [one.path for one in found(tmp_path / "*.png")] == [str(tmp_path / "b.png")]
     with pytest.raises(ImageError, match="nothing matches"):
         found(tmp_path / "*.gif")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(ImageError, match="holds no videos"):
-        found(tmp_path / "deep", is_video=True)
+        found(tmp_path / "empty", is_video=True)
 
 
 def test_prompts_from_a_coco_file_and_from_yolo_labels(tmp_path: Path) -> None:
@@ -184,6 +231,30 @@ def test_prompts_from_a_coco_file_and_from_yolo_labels(tmp_path: Path) -> None:
     (labels / "z.txt").write_text("0 0.5 0.5 0.2 0.2\n")
     with pytest.raises(PromptError, match="not given"):
         found(images, prompts=str(labels))
+
+
+def test_rows_of_one_object_on_one_frame_are_one_prompt(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"path": "c.mp4", "object": "cup", "box": [1.0, 2.0, 3.0, 4.0]},
+        {"path": "c.mp4", "object": "cup", "points": [[5.0, 6.0]]},
+        {"path": "c.mp4", "object": "cup", "negatives": [[7.0, 8.0]], "frame": 2},
+        {"path": "c.mp4", "object": "cup", "points": [[9.0, 9.0]], "frame": 2},
+    ]
+    (one,) = found(write_manifest(tmp_path / "a.jsonl", rows))
+
+    said = {key: prompt.described() for key, prompt in video_prompts(one).items()}
+
+    assert said == {
+        ("cup", 0): {
+            "points": ((5.0, 6.0),), "labels": (1,), "box": (1.0, 2.0, 3.0, 4.0), "mask": None,
+        },
+        ("cup", 2): {
+            "points": ((7.0, 8.0), (9.0, 9.0)), "labels": (0, 1), "box": None, "mask": None,
+        },
+    }  # fmt: skip
+    (twice,) = found(write_manifest(tmp_path / "b.jsonl", [rows[0], rows[0] | {"label": "x"}]))
+    with pytest.raises(PromptError, match="`cup` has two boxes on frame 0"):
+        video_prompts(twice)
 
 
 def test_a_plan_has_every_input_once_with_all_its_prompts(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from samgraph.errors import CheckpointError
 from samgraph.jobs.batch.folder import FAILURES
+from samgraph.jobs.batch.local import LocalWorkers
 from samgraph.jobs.batch.run import BatchOptions, run_batch
 from samgraph.jobs.batch.scheduler import CRASH, TIMEOUT, ScheduleOptions
 from samgraph.jobs.batch.settings import WorkerSettings
@@ -155,6 +156,25 @@ def test_a_model_that_cannot_be_loaded_ends_the_run_at_once(tmp_path: Path) -> N
     with pytest.raises(CheckpointError, match="samgraph models"):
         run_batch(job, settings, BatchOptions(ScheduleOptions(workers=1), progress=False))
     assert not out.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_a_worker_is_deaf_to_ctrl_c_from_its_first_instruction_on(tmp_path: Path) -> None:
+    """It would print a traceback while it imports; the process that started it decides."""
+
+    def blocked(pid: int) -> bool:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        (mask,) = (int(line.split()[1], 16) for line in lines if line.startswith("SigBlk"))
+        return bool(mask >> (signal.SIGINT - 1) & 1)
+
+    job = job_of(tmp_path, tmp_path)
+    workers = LocalWorkers(WorkerSettings(job.task, "", make=ToyRunner))
+    try:
+        workers.start(0)
+        assert blocked(workers.pids[0])
+        assert not blocked(os.getpid())
+    finally:
+        workers.close()
 
 
 def test_a_system_without_room_for_a_process_is_asked_again(

@@ -3,6 +3,7 @@
 import importlib.util
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,17 @@ def test_parquet_has_a_row_per_image_and_lists_of_masks() -> None:
     assert first["mask_box"] == [[2, 1, 5, 3]] * 2
     assert (first["label"], first["score"], first["area"]) == (["cat", None], [0.5, 0.5], [6, 6])
     assert (second["path"], second["rle"]) == ("b", [])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is missing")
+def test_parquet_takes_names_that_are_not_utf_8() -> None:
+    from pyarrow import parquet
+
+    name = os.fsdecode(b"caf\xe9.jpg")
+    data = find_shard_format("parquet").encode([result(name, name)], Totals())
+
+    (row,) = parquet.read_table(io.BytesIO(data)).to_pylist()
+    assert (row["path"], row["label"]) == (r"caf\udce9.jpg", [r"caf\udce9.jpg"])
 
 
 def test_json_lines_are_the_results() -> None:

@@ -4,10 +4,18 @@ from typing import Literal
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from samgraph.errors import ImageError, OptionError
-from samgraph.media.mask.components import connected_components, drop_specks, fill_holes, smooth
+from samgraph.media.mask.components import (
+    connected_components,
+    drop_specks,
+    fill_holes,
+    largest_component,
+    smooth,
+)
 from tests.media.shapes import Mask, masks, picture
 
 
@@ -131,3 +139,47 @@ def test_bad_arguments_are_named() -> None:
         smooth(picture("#"), -1)
     with pytest.raises(OptionError, match="a radius is a whole number"):
         smooth(picture("#"), 1.5)  # type: ignore[arg-type]  # that is what is tested
+
+
+def flooded_volume(volume: Mask) -> Mask:
+    """The largest component by flooding from each voxel to its 26 neighbours."""
+    left = {tuple(map(int, where)) for where in np.argwhere(volume)}
+    best: set[tuple[int, ...]] = set()
+    for seed in sorted(left):
+        if seed not in left:
+            continue
+        found, waiting = {seed}, [seed]
+        left.discard(seed)
+        while waiting:
+            z, y, x = waiting.pop()
+            for step in np.ndindex(3, 3, 3):
+                near = (z + step[0] - 1, y + step[1] - 1, x + step[2] - 1)
+                if near in left:
+                    left.discard(near)
+                    found.add(near)
+                    waiting.append(near)
+        best = found if len(found) > len(best) else best
+    kept = np.zeros_like(volume)
+    if best:
+        kept[tuple(np.array(sorted(best)).T)] = True
+    return kept
+
+
+@given(arrays(np.bool_, st.tuples(*[st.integers(1, 5)] * 3)))
+def test_the_largest_component_of_a_volume_is_the_flooded_one(volume: Mask) -> None:
+    found = largest_component(volume)
+
+    assert found.sum() == flooded_volume(volume).sum()
+    assert not (found & ~volume).any()
+    assert np.array_equal(flooded_volume(found), found)
+
+
+def test_voxels_that_share_a_corner_are_one_component() -> None:
+    volume = np.zeros((3, 4, 5), np.bool_)
+    volume[0, 0, 0] = volume[1, 1, 1] = volume[2, 2, 2] = True
+    volume[0, 3, 3:] = True
+
+    assert largest_component(volume).sum() == 3
+    assert not largest_component(np.zeros((2, 3, 4), np.bool_)).any()
+    with pytest.raises(ImageError, match="not a mask of a volume"):
+        largest_component(np.zeros((3, 4), np.bool_))

@@ -47,8 +47,10 @@ def test_every_component_is_computed_alike() -> None:
     assert not wrong(found)
 
 
-@pytest.mark.parametrize("engine", ["reference", "torch"])
+@pytest.mark.parametrize("engine", ["reference", "torch", "onnxruntime"])
 def test_other_engines_agree(engine: str) -> None:
+    if engine != "reference":
+        pytest.importorskip(engine)
     if engine == "torch":
         pytest.importorskip("torch")
     golden, bench = sister_bench(SMALL, NAMED["efficienttam-ti-512x512"], GRAPHS, engine)

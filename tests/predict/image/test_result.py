@@ -116,6 +116,20 @@ def test_a_mask_is_saved_in_black_and_white(tmp_path: Path) -> None:
     assert np.array_equal(saved, result.mask * np.uint8(255))
 
 
+def test_in_a_folder_the_file_has_the_name_of_the_image(tmp_path: Path) -> None:
+    result, folder = drawn(), tmp_path / "new"
+
+    written = [*result.save(f"{folder}/", "yolo"), *result.save(folder, "coco")]
+
+    assert written == [folder / name for name in ("photo.txt", "classes.txt", "photo.json")]
+    assert all(file.is_file() for file in written)
+    with pytest.raises(OutputError, match=r"cannot hold the format sav"):
+        result.save(f"{tmp_path}/other/", "sav")  # type: ignore[arg-type]  # that is refused
+    with pytest.raises(OutputError, match=r"cannot hold(.|\n)*name it `.*/mask\.txt`"):
+        result.save(tmp_path / "mask", "yolo")
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
 def test_several_objects_are_saved_as_a_label_map(tmp_path: Path) -> None:
     result = drawn(2, 3)
 

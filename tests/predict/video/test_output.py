@@ -93,9 +93,26 @@ def test_both_directions_are_written_in_the_order_of_frames(folder: Path, tmp_pa
     assert [image.name for image in images] == [f"img_{7 * index}.png" for index in range(FRAMES)]
 
 
+def test_several_formats_have_a_folder_each(video: Video, tmp_path: Path) -> None:
+    files = video.export(tmp_path / "out", ["davis", "overlay", "coco"], reverse=True, start=2)
+    video.export(tmp_path / "davis", "davis", reverse=True, start=2)
+
+    assert stems(files) == [
+        "img_0.png", "img_7.png", "img_14.png", "overlay.mp4", "annotations.json",
+    ]  # fmt: skip
+    assert {file.parent.name for file in files} == {"davis", "overlay", "coco"}
+    for file in (tmp_path / "davis").iterdir():
+        assert (tmp_path / "out" / "davis" / file.name).read_bytes() == file.read_bytes()
+    with open_frames(tmp_path / "out" / "overlay" / "overlay.mp4") as written:
+        assert written.length == 3
+
+
 @pytest.mark.parametrize(
     ("path", "format", "message"),
     [
+        ("a.mp4", ["davis", "overlay"], "several formats need a folder"),
+        ("out", [], "no format to write"),
+        ("out", ["davis", "jsonl"], "not written from Python"),
         ("out", None, "does not say what to write"),
         ("out", "overlay", "does not say what to write"),
         ("a.mp4", "jsonl", "not written from Python"),
@@ -104,7 +121,7 @@ def test_both_directions_are_written_in_the_order_of_frames(folder: Path, tmp_pa
     ],
 )
 def test_an_export_that_makes_no_sense_is_refused_before_tracking(
-    video: Video, tmp_path: Path, path: str, format: str | None, message: str
+    video: Video, tmp_path: Path, path: str, format: str | list[str] | None, message: str
 ) -> None:
     with pytest.raises(OutputError, match=message):
         video.export(tmp_path / path, format)

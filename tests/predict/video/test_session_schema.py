@@ -107,6 +107,7 @@ CHANGES: dict[str, Change] = {
     "a frame twice": setting("objects", 0, "tracked", to=[1, 1]),
     "a frame of text": setting("objects", 0, "tracked", to=["1"]),
     "a frame after the end": setting("objects", 1, "waiting", to=[99]),
+    "a frame before the first": setting("objects", 0, "tracked", to=[-1]),
     "a run of one": setting("objects", 0, "runs", to={"0": [1]}),
     "a run in a third direction": setting("objects", 0, "runs", to={"2": [1, 2]}),
     "an answer without end": setting("objects", 0, "answers", to={"0": [1e300, 0.5]}),
@@ -117,6 +118,10 @@ CHANGES: dict[str, Change] = {
     "nan memory": replacing("prompted.0.mask", nan_bits),
     "nan pointer": replacing(".pointer", lambda a: np.full_like(a, np.nan)),
     "infinite pointer": replacing(".pointer", lambda a: np.full_like(a, np.inf)),
+    "a pointer out of range": replacing(".pointer", lambda a: np.full_like(a, 1e30)),
+    "logits out of range": replacing(".logits", lambda a: np.full_like(a, -1e20)),
+    "no memory of a prompted frame": dropping("prompted.0.mask"),
+    "no prompted frame": setting("objects", 1, "waiting", to=[]),
     "memory in bytes": replacing("prompted.0.mask", lambda a: a.astype(np.uint8)),
     "memory in whole numbers": replacing("prompted.0.mask", lambda a: a.astype(np.int64)),
     "memory of another size": replacing("prompted.0.mask", lambda a: a[:-1]),
@@ -182,6 +187,16 @@ def test_what_is_saved_passes(kind: str, folder: Path) -> None:
     text, tensors = saved(folder, kind)
 
     check_session(read_record(text, "a"), tensors, tiny_model(), "a")
+
+
+def test_a_stream_waits_for_no_frame_that_has_passed(folder: Path) -> None:
+    text, tensors = saved(folder, "stream")
+    record = json.loads(text)
+    assert record["position"] == 2
+    record["objects"][0] |= {"waiting": [0], "prompts": [0], "answers": {"0": [1.0, 1.0]}}
+
+    with pytest.raises(CheckpointError, match="has passed"):
+        check_session(read_record(json.dumps(record), "a"), tensors, tiny_model(), "a")
 
 
 def test_a_frame_of_a_stream_keeps_to_the_limit_of_pixels(folder: Path) -> None:

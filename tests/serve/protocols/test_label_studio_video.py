@@ -23,7 +23,7 @@ from tests.serve.protocols.drawn import (
     iou,
     write_clip,
 )
-from tests.serve.serving import Running, error_of, nano
+from tests.serve.serving import SECONDS, Running, error_of, nano, until
 
 pytest.importorskip("av")
 
@@ -82,7 +82,7 @@ def mask_of(value: dict[str, Any]) -> Any:
 
 def polled(server: Running, uri: str, session: str) -> Iterator[dict[str, Any]]:
     """The replies to polling, until the track is done."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         found = event(server, uri, "track_progress", session_id=session)
         assert found["type"] == "track_progress"
@@ -164,13 +164,16 @@ def test_a_cancelled_track_is_gone(server: Running, uri: str) -> None:
 
 
 def test_frames_are_encoded_ahead(server: Running, uri: str) -> None:
-    first = event(server, uri, "prewarm", task=2, frame=3, window=3, direction="backward")
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        again = event(server, uri, "prewarm", task=2, frame=3, window=3, direction="backward")
-        if not again["value"]["pending"]:
-            break
-        time.sleep(0.05)
+    replies = [event(server, uri, "prewarm", task=2, frame=3, window=3, direction="backward")]
+
+    def is_encoded() -> bool:
+        replies.append(
+            event(server, uri, "prewarm", task=2, frame=3, window=3, direction="backward")
+        )
+        return not replies[-1]["value"]["pending"]
+
+    until(is_encoded)
+    first, again = replies[0], replies[-1]
 
     assert first["type"] == "prewarm_ack"
     assert first["value"]["pending"] == [2, 1, 0]

@@ -1,7 +1,6 @@
 """What the protocols share: clicks, outlines, images inside JSON, sessions, turns."""
 
 import base64
-import time
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,7 @@ from samgraph.serve.replies import RequestError
 from tests.serve.protocols.drawn import click, data_uri, frames, picture_bytes, shapes, write_clip
 from tests.serve.protocols.test_label_studio_video import COUNT, event
 from tests.serve.protocols.test_x_anylabeling import predict, prompt, propagate, start
-from tests.serve.serving import Running, nano
+from tests.serve.serving import Running, nano, until
 
 SIZE = (200, 400)
 
@@ -174,11 +173,12 @@ def test_frames_asked_for_many_times_are_encoded_once(
     path = tmp_path / "clip.mp4"
     write_clip(path, frames(COUNT)[0])
     uri = data_uri(path.read_bytes(), "video/mp4")
-    deadline = time.monotonic() + 60
-    found: Any = {"value": {"pending": [0]}}
-    while found["value"]["pending"] and time.monotonic() < deadline:
-        found = event(server, uri, "prewarm", task=9, frame=1, window=4)
-        time.sleep(0.005)
+    replies: list[Any] = []
 
-    assert found["value"]["cached"] == [0, 1, 2, 3]
+    def is_encoded() -> bool:
+        replies.append(event(server, uri, "prewarm", task=9, frame=1, window=4))
+        return not replies[-1]["value"]["pending"]
+
+    until(is_encoded)
+    assert replies[-1]["value"]["cached"] == [0, 1, 2, 3]
     assert sorted(encoded) == [0, 1, 2, 3]

@@ -1,5 +1,6 @@
 """X-AnyLabeling's remote server: what its client sends for images and for videos."""
 
+import asyncio
 import json
 import threading
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from samgraph.media.mask.polygons import polygons_to_mask
+from samgraph.serve.protocols import x_anylabeling_video
+from samgraph.serve.protocols.tracks import next_frame
 from samgraph.serve.protocols.x_anylabeling import shapes as drawn_shapes
 from samgraph.serve.protocols.x_anylabeling import smallest_rectangle
 from tests.checkpoint.built_in import needs_built_in
@@ -22,7 +25,7 @@ from tests.serve.protocols.drawn import (
     png,
     shapes,
 )
-from tests.serve.serving import Running, running
+from tests.serve.serving import SECONDS, Running, running, until
 
 HEADERS = {"Content-Type": "application/json", "Token": ""}
 PARAMS = {"conf_threshold": 0.0, "iou_threshold": 0.0, "epsilon_factor": 0.001}
@@ -175,13 +178,26 @@ def test_a_video_is_tracked_from_a_click(server: Running) -> None:
     assert gone.json()["error"]["code"] == "NOT_FOUND"
 
 
-def test_a_click_is_answered_while_a_video_is_tracked(server: Running) -> None:
-    pictures, masks = frames(24)
+def test_a_click_is_answered_while_a_video_is_tracked(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures, masks = frames(4)
     name = start(server, pictures)
     prompt(server, name, 0, masks[0])
     predict(server, [{"type": "point", "data": list(click(shapes()[0])), "label": 1}])
     seen: list[dict[str, Any]] = []
-    started = threading.Event()
+    go_on = threading.Event()
+
+    async def paused(*given: Any) -> Any:
+        while sum(entry["type"] == "progress" for entry in seen) == 2 and not go_on.is_set():
+            await asyncio.sleep(0.01)
+        return await next_frame(*given)
+
+    monkeypatch.setattr(x_anylabeling_video, "next_frame", paused)
+
+    def note(line: str) -> None:
+        if line.startswith("data: "):
+            seen.append(json.loads(line[6:]))
 
     def track() -> None:
         body = {"session_id": name, "model": "sam2_video"}
@@ -190,27 +206,25 @@ def test_a_click_is_answered_while_a_video_is_tracked(server: Running) -> None:
             client.stream("POST", "/v1/video/propagate/stream", json=body) as reply,
         ):
             for line in reply.iter_lines():
-                if line.startswith("data: "):
-                    seen.append(json.loads(line[6:]))
-                    if len(seen) == 3:
-                        started.set()
+                note(line)
 
     thread = threading.Thread(target=track)
     thread.start()
-    assert started.wait(60)
-    reply = predict(server, [{"type": "point", "data": list(click(shapes()[1])), "label": 1}])
-    when_answered = len(seen)
-    thread.join(120)
-
-    assert reply.json()["success"]
-    assert when_answered < len(seen)
-    assert seen[-1]["type"] == "completed"
+    try:
+        until(lambda: len(seen) >= 3)
+        reply = predict(server, [{"type": "point", "data": list(click(shapes()[1])), "label": 1}])
+        assert reply.json()["success"]
+        assert seen[-1]["type"] == "progress"
+    finally:
+        go_on.set()
+        thread.join()
+    assert [entry["type"] for entry in seen] == ["started", *["progress"] * 4, "completed"]
 
 
 def running_client(server: Running) -> Any:
     import httpx
 
-    return httpx.Client(base_url=server.url, timeout=120, trust_env=False)
+    return httpx.Client(base_url=server.url, timeout=SECONDS, trust_env=False)
 
 
 @pytest.mark.parametrize(

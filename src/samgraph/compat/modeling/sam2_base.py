@@ -2,17 +2,35 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from samgraph.compat.host import device_named, to_host
 from samgraph.compat.tensor import Tensor, like, tensor
 from samgraph.engines import parse_device
-from samgraph.errors import CheckpointError
+from samgraph.errors import CheckpointError, OptionError
 from samgraph.models.family import SegmentationModel
-from samgraph.models.loading import load_model
+from samgraph.models.loading import exact_config, load_model
 from samgraph.predict.model import Model
+
+# The logit of objects that are not there.
+NO_OBJ_SCORE = -1024.0
+
+_IN_GRAPHS = "it is part of a compiled graph, and runs with `set_image`, `predict` and `init_state`"
+_UNTRAINED = "nothing is trained here: train with the original, then load its checkpoint"
+# What programs take from the original's model, and why it is not here.
+_ABSENT = {
+    **dict.fromkeys(
+        (
+            "forward_image", "image_encoder", "mask_downsample", "memory_attention",
+            "memory_encoder", "obj_ptr_proj", "sam_mask_decoder", "sam_prompt_encoder",
+            "track_step", "_forward_sam_heads", "_prepare_backbone_features",
+        ),
+        _IN_GRAPHS,
+    ),
+    **dict.fromkeys(("zero_grad", "forward", "modules", "children", "apply"), _UNTRAINED),
+}  # fmt: skip
 
 
 class SAM2Base(Model):
@@ -27,6 +45,21 @@ class SAM2Base(Model):
     def __init__(self, core: Any, *, falls_back: bool = True) -> None:
         super().__init__(core_of(core))
         self.falls_back = falls_back
+
+    if not TYPE_CHECKING:  # else type checkers would take every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Only to say why a part of the original is not here."""
+            kind = type(self).__name__
+            why = f" here: {_ABSENT[name]}" if name in _ABSENT else ""
+            raise AttributeError(f"`{kind}` has no `{name}`{why}", name=name, obj=self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its weights and how they are compiled; a worker process compiles them again."""
+        core = self.core
+        kept = {name: value for name, value in vars(self).items() if name != "core"}
+        parts = (core.checkpoint(), exact_config(core), str(core.session.device))
+        return _again, (type(self), *parts, core.session.options, kept)
 
     @property
     def image_size(self) -> int:
@@ -116,12 +149,35 @@ class SAM2Base(Model):
 def core_of(model: Any) -> SegmentationModel:
     """The model that predictors run: the value itself, or the model it holds."""
     core: SegmentationModel = getattr(model, "core", model)
+    if not hasattr(core, "session"):
+        raise OptionError(
+            "a predictor takes a model",
+            got=type(model).__name__,
+            expected="what `build_sam2` or `samgraph.load` returns",
+            hint="`from_pretrained` takes a name" if isinstance(model, str) else None,
+        )
     return core
+
+
+def _again(
+    kind: type["SAM2Base"],
+    weights: Mapping[str, Any],
+    config: Any,
+    device: str,
+    options: Any,
+    kept: dict[str, Any],
+) -> "SAM2Base":
+    """A model or predictor that was pickled."""
+    core = load_model(weights, config=config, device=device, options=options)
+    made = kind.__new__(kind)
+    made.__dict__.update(kept, core=core)
+    return made
 
 
 def rebuilt(core: SegmentationModel, weights: Mapping[str, Any], device: Any) -> SegmentationModel:
     """The same model with other weights or on another device."""
-    return load_model(weights, config=core.config, device=device, options=core.session.options)
+    options = core.session.options
+    return load_model(weights, config=exact_config(core), device=device, options=options)
 
 
 def non_overlapping(masks: Any) -> Any:

@@ -17,10 +17,17 @@ object does not harden what is remembered of the others; images are resized as f
 code does it.
 """
 
+from typing import Any
+
 from samgraph.compat.transformers.encoding import BatchEncoding, ModelOutput
 from samgraph.compat.transformers.generation import MaskGenerationPipeline, pipeline
 from samgraph.compat.transformers.modeling import Sam2ImageSegmentationOutput, Sam2Model
-from samgraph.compat.transformers.processing import Sam2ImageProcessor, Sam2Processor
+from samgraph.compat.transformers.processing import (
+    Sam2ImageProcessor,
+    Sam2ImageProcessorFast,
+    Sam2Processor,
+)
+from samgraph.compat.transformers.sources import infer_device
 from samgraph.compat.transformers.video import Sam2VideoModel, Sam2VideoSegmentationOutput
 from samgraph.compat.transformers.video_processing import Sam2VideoProcessor
 from samgraph.compat.transformers.video_session import Sam2VideoInferenceSession
@@ -30,6 +37,7 @@ __all__ = [
     "MaskGenerationPipeline",
     "ModelOutput",
     "Sam2ImageProcessor",
+    "Sam2ImageProcessorFast",
     "Sam2ImageSegmentationOutput",
     "Sam2Model",
     "Sam2Processor",
@@ -37,5 +45,26 @@ __all__ = [
     "Sam2VideoModel",
     "Sam2VideoProcessor",
     "Sam2VideoSegmentationOutput",
+    "infer_device",
     "pipeline",
 ]
+
+_CLASSES = "name the class, such as Sam2Model or Sam2VideoProcessor"
+_CONFIG = "the config of a model is `model.config`, recognised from its weights"
+# Names of the library that are not here, and why.
+_ABSENT = {
+    "AutoImageProcessor": _CLASSES,
+    "AutoModel": _CLASSES,
+    "AutoModelForMaskGeneration": _CLASSES,
+    "AutoProcessor": _CLASSES,
+    "Sam2Config": _CONFIG,
+    "Sam2VideoConfig": _CONFIG,
+    "SamModel": "SAM 1 is not here; use Sam2Model",
+    "SamProcessor": "SAM 1 is not here; use Sam2Processor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:  # not an AttributeError: `from ... import` would hide its text
+        raise ImportError(f"`{name}` is not in samgraph.compat.transformers: {_ABSENT[name]}")
+    raise AttributeError(f"module `samgraph.compat.transformers` has no `{name}`")

@@ -20,6 +20,11 @@ class BatchEncoding(dict[str, Any]):
             raise AttributeError(f"there is no `{name}`; there are {', '.join(self)}")
         return self[name]
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """The inputs as a plain dict."""
+        return dict(self)
+
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Itself: inputs are uploaded when the model runs, and are float32."""
         return self

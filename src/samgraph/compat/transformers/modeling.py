@@ -4,6 +4,7 @@ Shapes: B images, N prompts per image, M masks per prompt, L mask size, S image 
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +16,9 @@ from samgraph.compat.modeling.sam2_base import SAM2Base
 from samgraph.compat.tensor import Tensor, tensor
 from samgraph.compat.transformers.encoding import ModelOutput
 from samgraph.compat.transformers.processing import PAD
-from samgraph.compat.transformers.sources import load_options, weights_of
+from samgraph.compat.transformers.sources import WEIGHTS, load_options, weights_of
 from samgraph.errors import PromptError
+from samgraph.media.files import make_folder
 from samgraph.models.family import ABSENT, NO_POINT, Decoded, DecoderPrompts, Features
 from samgraph.models.loading import load_model
 from samgraph.predict.image import decoding
@@ -43,6 +45,10 @@ class PretrainedModel(SAM2Base):
         """A model by its name, a file, or a folder; released weights are downloaded once."""
         options = load_options(kwargs)
         return cls(load_model(weights_of(pretrained_model_name_or_path), **options))
+
+    def save_pretrained(self, save_directory: Any, **_: Any) -> None:
+        """Write the weights into a folder, which is made; `from_pretrained` reads it."""
+        self.save(make_folder(Path(save_directory)) / WEIGHTS)
 
     @property
     def dtype(self) -> Any:

@@ -39,6 +39,11 @@ class Sam2ImageProcessor:
         self.size = {"height": int(side), "width": int(side)}
         self.mask_size = {"height": int(side) // 4, "width": int(side) // 4}
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, **_: Any) -> Any:
+        """The processor for a model by its name, file or folder; nothing is downloaded."""
+        return cls(input_size(pretrained_model_name_or_path))
+
     def __call__(self, images: Any, **_: Any) -> BatchEncoding:
         """`pixel_values` float32 [B, 3, S, S] and `original_sizes` [B, 2] of one or more images."""
         pixels = [stored_pixels(image) for image in image_list(images)]
@@ -74,6 +79,9 @@ class Sam2ImageProcessor:
         return out
 
 
+Sam2ImageProcessorFast = Sam2ImageProcessor  # the name in version 4 of the library
+
+
 class Sam2Processor:
     """An image processor that also scales prompts to the model's input."""
 
@@ -91,7 +99,7 @@ class Sam2Processor:
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
         """The processor for a model by its name, file or folder; nothing is downloaded."""
-        return cls(Sam2ImageProcessor(input_size(pretrained_model_name_or_path)))
+        return cls(Sam2ImageProcessor.from_pretrained(pretrained_model_name_or_path))
 
     def __call__(
         self,

@@ -4,11 +4,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+from samgraph.engines.devices import AUTO
 from samgraph.errors import CheckpointError
+from samgraph.runtime import CompileOptions
+from samgraph.runtime.devices import choose
 
 # Options of `samgraph.load`; what else the library takes is about downloads, dtypes and code.
 _OWN = ("threads", "precision", "engine", "profile", "image_size", "options", "mirror")
-_FILES = ("model.safetensors", "pytorch_model.bin")
+WEIGHTS = "model.safetensors"
+_FILES = (WEIGHTS, "pytorch_model.bin")
 
 
 def weights_of(source: Any) -> Any:
@@ -32,3 +36,8 @@ def load_options(kwargs: dict[str, Any]) -> dict[str, Any]:
     if isinstance(device, int) and not isinstance(device, bool):
         device = f"cuda:{device}" if device >= 0 else "cpu"
     return options if device is None else options | {"device": device}
+
+
+def infer_device() -> str:
+    """The device that a model chooses by itself, such as `cpu` or `cuda`."""
+    return str(choose(AUTO, CompileOptions(), None).device)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from samgraph.compat.host import to_host
 from samgraph.compat.tensor import Tensor, tensor
-from samgraph.compat.video_state import LoadedFrames, new_object, no_objects
+from samgraph.compat.video_state import COND, NON_COND, LoadedFrames, new_object, no_objects
 from samgraph.errors import PromptError
 from samgraph.media.image.preprocess import resize_image
 from samgraph.media.video.frames import FrameSource
@@ -127,6 +127,36 @@ class Sam2VideoInferenceSession:
         self.mask_inputs_per_obj[obj_idx][frame_idx] = inputs
         self.point_inputs_per_obj[obj_idx].pop(frame_idx, None)
         self.pending.add((obj_idx, frame_idx))
+
+    def remove_point_inputs(self, obj_idx: int, frame_idx: int) -> None:
+        """Remove the points of an object on a frame."""
+        self.point_inputs_per_obj[obj_idx].pop(frame_idx, None)
+        self._without_prompt(obj_idx, frame_idx)
+
+    def remove_mask_inputs(self, obj_idx: int, frame_idx: int) -> None:
+        """Remove the mask of an object on a frame."""
+        self.mask_inputs_per_obj[obj_idx].pop(frame_idx, None)
+        self._without_prompt(obj_idx, frame_idx)
+
+    def _without_prompt(self, obj_idx: int, frame_idx: int) -> None:
+        """Forget that there is a new prompt, where none is left."""
+        given = (self.point_inputs_per_obj[obj_idx], self.mask_inputs_per_obj[obj_idx])
+        if not any(frame_idx in prompts for prompts in given):
+            self.pending.discard((obj_idx, frame_idx))
+
+    def get_output(
+        self,
+        obj_idx: int,
+        frame_idx: int,
+        output_key: str,
+        is_conditioning_frame: bool = True,
+    ) -> Any:
+        """One of an object's outputs on a frame, such as `pred_masks`; None where there is none."""
+        store = self.output_dict_per_obj[obj_idx][COND if is_conditioning_frame else NON_COND]
+        value = store.get(frame_idx, {}).get(output_key)
+        if value is None or isinstance(value, list) or self._encoded is None:
+            return value
+        return tensor(self._encoded.model.buffers.download(value))
 
     def add_new_frame(self, pixel_values: Any, frame_idx: int | None = None) -> int:
         """A frame of a stream, float32 [3, S, S] or [1, 3, S, S]; returns its index."""

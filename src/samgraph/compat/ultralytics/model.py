@@ -1,7 +1,7 @@
 """`SAM` and `SAM2VideoPredictor`: calls that give a `Results` per image or frame."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,13 @@ from samgraph import checkpoint
 from samgraph.checkpoint.builtin import is_built_in
 from samgraph.compat.modeling.sam2_base import SAM2Base, core_of
 from samgraph.compat.ultralytics.results import Results
-from samgraph.compat.ultralytics.sources import images_of, read_prompts, video_of
+from samgraph.compat.ultralytics.sources import Pixels, images_of, read_prompts, video_of
 from samgraph.errors import PromptError
+from samgraph.media.image.reading import Rgb
 from samgraph.models.loading import load_model
 from samgraph.predict.everything.options import own_thresholds
+from samgraph.predict.image.encoded import EncodedImage
+from samgraph.predict.options import check_names
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +34,18 @@ _EVERYTHING = {
     "crop_nms_thresh": ("crop_nms_thresh", 0.7),
 }
 _FOLDER = "runs/segment/predict"
+_USED = (
+    "device", "multimask_output", "name", "project", "save", "save_conf", "save_crop", "save_txt",
+    "show",
+)  # fmt: skip
+# Options of every model there that change nothing here.
+_WITHOUT_EFFECT = (
+    "agnostic_nms", "augment", "batch", "classes", "compile", "conf", "exist_ok", "half", "imgsz",
+    "iou", "line_width", "max_det", "mode", "rect", "retina_masks", "save_frames", "show_boxes",
+    "show_conf", "show_labels", "stream_buffer", "task", "verbose", "vid_stride", "visualize",
+    "workers",
+)  # fmt: skip
+PROMPTS = ("points", "labels", "bboxes", "masks")
 
 
 class SAM:
@@ -79,17 +94,20 @@ class SAM:
         bboxes: Any = None,
         points: Any = None,
         labels: Any = None,
+        masks: Any = None,
         **kwargs: Any,
     ) -> Any:
         """A `Results` per image or frame: a list, or with `stream` an iterator.
 
         Without prompts, everything is segmented. `save=True` also writes the drawn images to
-        `project/name`; `device` moves the model; `multimask_output` gives three masks per prompt.
-        Other options of ultralytics have no effect.
+        `project/name`, `save_txt` and `save_crop` what they say; `device` moves the model;
+        `multimask_output` gives three masks per prompt. Other options of ultralytics have no
+        effect, and a name that is none of them is refused.
         """
+        check_options(kwargs)
         if kwargs.get("device") is not None:
             self.to(kwargs["device"])
-        prompts = read_prompts(points, labels, bboxes)
+        prompts = read_prompts(points, labels, bboxes, masks)
         found = self._results(source, prompts, kwargs)
         return found if stream else list(found)
 
@@ -104,25 +122,31 @@ class SAM:
     def _results(
         self, source: Any, prompts: list[dict[str, Any]], options: dict[str, Any]
     ) -> Iterator[Results]:
-        for path, pixels in images_of(source):
-            if prompts:
-                image = self.model.image(pixels)
-                parts = [
-                    image.predict(multimask=bool(options.get("multimask_output")), **prompt)
-                    for prompt in prompts
-                ]
-                masks = np.concatenate([part.masks for part in parts])
-                scores = np.concatenate([part.scores for part in parts])
-            else:
-                named = self._everything_options(options)
-                segments = self.model.everything(pixels, progress=False, **named).segments
-                masks = np.array([segment.mask for segment in segments], np.bool_)
-                masks = masks.reshape(-1, *pixels.shape[:2])
-                scores = np.array([segment.score for segment in segments], np.float32)
-            results = Results(np.ascontiguousarray(pixels[..., ::-1]), path, masks, scores)
-            if options.get("save"):
-                results.save(_folder(options) / (Path(path).stem + ".jpg"))
-            yield results
+        for pixels in images_of(source):
+            yield self.result_of(pixels, self.model.image(pixels.rgb), prompts, options)
+
+    def result_of(
+        self,
+        pixels: Pixels,
+        image: EncodedImage,
+        prompts: list[dict[str, Any]],
+        options: dict[str, Any],
+    ) -> Results:
+        """The result of prompts on an encoded image, or of everything in it; saved if asked."""
+        if prompts:
+            several = bool(options.get("multimask_output"))
+            parts = [image.predict(multimask=several, **prompt) for prompt in prompts]
+            masks = np.concatenate([part.masks for part in parts])
+            scores = np.concatenate([part.scores for part in parts])
+        else:
+            named = self._everything_options(options)
+            segments = self.model.everything(image, progress=False, **named).segments
+            masks = np.array([segment.mask for segment in segments], np.bool_)
+            masks = masks.reshape(-1, *image.size_hw)
+            scores = np.array([segment.score for segment in segments], np.float32)
+        results = Results(_bgr(pixels.rgb), pixels.path, masks, scores)
+        _save(results, pixels.name, options)
+        return results
 
 
 class SAM2VideoPredictor:
@@ -136,20 +160,23 @@ class SAM2VideoPredictor:
         self, source: Any = None, model: Any = None, stream: bool = False, **kwargs: Any
     ) -> Any:
         """A `Results` per frame, whose boxes have ids: a list, or with `stream` an iterator."""
-        prompts = read_prompts(
-            *(kwargs.get(name) for name in ("points", "labels", "bboxes", "masks"))
-        )
+        check_options(kwargs)
+        prompts = read_prompts(*(kwargs.get(name) for name in PROMPTS))
         if not prompts:
             raise PromptError("a video needs a prompt", expected="points, bboxes or masks")
         if model is not None or self.model is None:
             name = model or self.args.get("model", "sam2.1_b.pt")
             device = {"device": self.args["device"]} if self.args.get("device") else {}
             self.model = SAM2Base(_loaded(name, device))
-        found = self._results(self.model, source, prompts)
+        found = self._results(self.model, source, prompts, self.args | kwargs)
         return found if stream else list(found)
 
     def _results(
-        self, model: SAM2Base, source: Any, prompts: list[dict[str, Any]]
+        self,
+        model: SAM2Base,
+        source: Any,
+        prompts: list[dict[str, Any]],
+        options: dict[str, Any],
     ) -> Iterator[Results]:
         video = model.video(video_of(source))
         for number, prompt in enumerate(prompts, 1):
@@ -158,8 +185,10 @@ class SAM2VideoPredictor:
         for frame in video.track(images=True):
             kept = frame.present
             ids = np.array(frame.objects, np.float32)[kept]
-            image = np.ascontiguousarray(np.asarray(frame.image)[..., ::-1])
-            yield Results(image, path, frame.masks[kept], frame.scores[kept], ids)
+            image = _bgr(np.asarray(frame.image))
+            results = Results(image, path, frame.masks[kept], frame.scores[kept], ids)
+            _save(results, f"{Path(path).stem}_{frame.index + 1}", options)
+            yield results
 
 
 def _loaded(model: Any, options: dict[str, Any]) -> Any:
@@ -169,6 +198,34 @@ def _loaded(model: Any, options: dict[str, Any]) -> Any:
     if not is_built_in(model) and not Path(model).exists():
         model = checkpoint.normalise(Path(model).name)
     return load_model(model, **options)
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Refuse a name that is no option, there or here.
+
+    Raises:
+        OptionError: There is one.
+    """
+    known = [*PROMPTS, *_USED, *_EVERYTHING, *_WITHOUT_EFFECT]
+    check_names(options, known, "ultralytics")
+
+
+def _save(results: Results, name: str, options: dict[str, Any]) -> None:
+    """Write what `save`, `save_txt` and `save_crop` ask for, and `show` it."""
+    folder = _folder(options)
+    if options.get("save"):
+        results.save(folder / f"{name}.jpg")
+    if options.get("save_txt"):
+        file = folder / "labels" / f"{name}.txt"
+        results.save_txt(file, save_conf=bool(options.get("save_conf")))
+    if options.get("save_crop"):
+        results.save_crop(folder / "crops", f"{name}.jpg")
+    if options.get("show"):
+        results.show()
+
+
+def _bgr(pixels: Rgb) -> Rgb:
+    return np.ascontiguousarray(pixels[..., ::-1])
 
 
 def _folder(options: dict[str, Any]) -> Path:

@@ -167,6 +167,10 @@ class Results:
         ids = None if boxes.id is None else np.asarray(boxes.id)
         return Results(self.orig_img, self.path, self._masks[rows], np.asarray(boxes.conf), ids)
 
+    def __repr__(self) -> str:
+        height, width = self.orig_shape
+        return f"<{self.path}, {width}x{height}: {self.verbose()}>"
+
     def __iter__(self) -> Iterator["Results"]:
         return (self[index] for index in range(len(self)))
 

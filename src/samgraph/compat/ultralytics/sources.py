@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,17 @@ from samgraph.media.video.frames import IMAGE_SUFFIXES, image_files, open_frames
 Prompts = dict[str, Any]
 
 
-def images_of(source: Any) -> Iterator[tuple[str, Rgb]]:
-    """Path and pixels, uint8 RGB, of every image or frame of a source."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Pixels:
+    """An image or a frame: its path, its pixels uint8 RGB, and the name to save it under."""
+
+    path: str
+    rgb: Rgb
+    name: str
+
+
+def images_of(source: Any) -> Iterator[Pixels]:
+    """Every image or frame of a source."""
     if source is None:
         raise ImageError("there is no image", hint="give `source`")
     if isinstance(source, list | tuple):
@@ -26,27 +36,28 @@ def images_of(source: Any) -> Iterator[tuple[str, Rgb]]:
             yield from images_of(item)
         return
     if not isinstance(source, str | os.PathLike):
-        yield getattr(source, "filename", "") or "image0.jpg", _pixels(source)
+        label = getattr(source, "filename", "") or "image0.jpg"
+        yield Pixels(label, _pixels(source), Path(label).stem)
         return
     path = Path(source)
     if "://" in str(source):
         raise ImageError(f"`{source}` is an address", hint="download it, and give the file")
     if path.is_dir():
         for file in image_files(path):
-            yield str(file), read_image(file)
+            yield Pixels(str(file), read_image(file), file.stem)
     elif path.suffix.lower() in IMAGE_SUFFIXES:
-        yield str(path), read_image(path)
+        yield Pixels(str(path), read_image(path), path.stem)
     else:
         with open_frames(path) as frames:
             for index in range(frames.length or 0):
-                yield str(path), frames.frame(index)
+                yield Pixels(str(path), frames.frame(index), f"{path.stem}_{index + 1}")
 
 
 def video_of(source: Any) -> Any:
     """A source of frames: a path as it is, frames in RGB."""
     if isinstance(source, str | os.PathLike):
         return source
-    return [pixels for _, pixels in images_of(source)]
+    return [one.rgb for one in images_of(source)]
 
 
 def read_prompts(points: Any, labels: Any, bboxes: Any, masks: Any = None) -> list[Prompts]:

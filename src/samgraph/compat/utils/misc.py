@@ -55,6 +55,31 @@ def load_video_frames(
     return Frames(source, image_size, img_mean, img_std), *source.size_hw
 
 
+def load_video_frames_from_jpg_images(
+    video_path: Any,
+    image_size: int,
+    offload_video_to_cpu: bool = False,
+    img_mean: Rgb = MEAN,
+    img_std: Rgb = STD,
+    async_loading_frames: bool = False,
+    compute_device: Any = None,
+) -> tuple[Frames, int, int]:
+    """As `load_video_frames`, of a folder of images."""
+    return load_video_frames(video_path, image_size, img_mean=img_mean, img_std=img_std)
+
+
+def load_video_frames_from_video_file(
+    video_path: Any,
+    image_size: int,
+    offload_video_to_cpu: bool = False,
+    img_mean: Rgb = MEAN,
+    img_std: Rgb = STD,
+    compute_device: Any = None,
+) -> tuple[Frames, int, int]:
+    """As `load_video_frames`, of a video file."""
+    return load_video_frames(video_path, image_size, img_mean=img_mean, img_std=img_std)
+
+
 def get_connected_components(mask: Any) -> tuple[Any, Any]:
     """Components of masks [N, 1, H, W]: the label of each pixel, from 1, and its area."""
     given = np.asarray(to_host(mask)).astype(np.bool_)

@@ -470,7 +470,7 @@ static int FN(attention)(const struct sg_attention *job, int threads) {
    pair instead of 256, and the sum u_x + v_y is shared by the frames of the memory.
 
    With A_j = a_j W[2j] + b_j W[2j+1] and B_j = b_j W[2j] - a_j W[2j+1] of channel pair j of a
-   query (a_j, b_j), turned to the middle of the grid, and d the distance from the middle,
+   query (a_j, b_j), rotated to the middle of the grid, and d the distance from the middle,
 
        u_d = sum_j cos(d s_j) A_j + sin(d s_j) B_j = C_d + S_d,       u_-d = C_d - S_d
 
@@ -574,7 +574,7 @@ static struct FN(layout) FN(lay_out)(const struct sg_memory *job) {
     return at;
 }
 
-/* Add what a mask says of `count` keys. */
+/* Add the mask of `count` keys. */
 TARGET static void FN(shift)(float *scores, const float *mask, int64_t count) {
     for (int64_t i = 0; i < count; i++)
         for (int g = 0; g < GROUPS; g++) *(VF *)(scores + i * BLOCK + g * LANES) += mask[i] * FN(log2e);

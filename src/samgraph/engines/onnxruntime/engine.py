@@ -19,7 +19,12 @@ from samgraph.engines.onnxruntime.program import (
     brief,
     read_export,
 )
-from samgraph.engines.onnxruntime.providers import devices, installed, providers_for
+from samgraph.engines.onnxruntime.providers import (
+    DEVICES,
+    check_used,
+    installed,
+    providers_for,
+)
 from samgraph.engines.protocol import Decision, EngineOptions
 from samgraph.errors import EngineError
 from samgraph.graph.graph import Graph, Node
@@ -44,8 +49,8 @@ class OnnxRuntimeEngine:
 
     @property
     def devices(self) -> Mapping[str, tuple[Precision, ...]]:
-        """Those that the installed build has an execution provider for."""
-        return devices(installed())
+        """Those that some build of it has an execution provider for; `on` says which are here."""
+        return DEVICES
 
     def on(self, device: Device) -> OnnxRuntimeEngine:
         """The engine for a device; `EngineError` if there is no provider for it."""
@@ -54,7 +59,12 @@ class OnnxRuntimeEngine:
 
     def decide(self, wanted: EngineOptions, memory: Path | None) -> Decision:
         """As wanted, in float32."""
-        return Decision(replace(wanted, precision="fp32"))
+        why = None if self.device.kind == "cpu" else f"{self._provider}, untested"
+        return Decision(replace(wanted, precision="fp32"), why)
+
+    @property
+    def _provider(self) -> str:
+        return providers_for(self.device, installed())[0][0].removesuffix("ExecutionProvider")
 
     @property
     def exact_precision(self) -> Precision:
@@ -112,10 +122,12 @@ class OnnxRuntimeEngine:
         settings.log_severity_level = _ERRORS_ONLY
         providers = providers_for(self.device, installed())
         try:
-            return onnxruntime.InferenceSession(model, settings, providers=providers)
+            session: Any = onnxruntime.InferenceSession(model, settings, providers=providers)
         except FAILURES as error:
             text = f"ONNX Runtime could not compile graph `{name}`"
             raise EngineError(text, got=brief(error)) from error
+        check_used(self.device, providers[0][0], session.get_providers())
+        return session
 
 
 engine = OnnxRuntimeEngine()

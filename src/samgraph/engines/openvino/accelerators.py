@@ -59,13 +59,13 @@ def find_target(core: Core, device: Device) -> str:
 
 
 def able(core: Core, kind: str, target: str) -> tuple[Precision, ...]:
-    """The precisions that a device says it computes in, the preferred first."""
-    said: Sequence[str] = core.get_property(target, "OPTIMIZATION_CAPABILITIES")
-    return tuple(one for one in PRECISIONS[kind] if _CAPABILITY[one] in said)
+    """The precisions that a device reports, the preferred first."""
+    capabilities: Sequence[str] = core.get_property(target, "OPTIMIZATION_CAPABILITIES")
+    return tuple(one for one in PRECISIONS[kind] if _CAPABILITY[one] in capabilities)
 
 
 def memory_bytes(core: Core, kind: str, target: str) -> int | None:
-    """How much memory a device has, if it says so."""
+    """How much memory a device has, if it reports it."""
     try:
         return int(core.get_property(target, _MEMORY[kind]))
     except (RuntimeError, TypeError, ValueError):

@@ -35,8 +35,8 @@ def found_devices() -> Iterator[DeviceInfo]:
     if _is_available("xpu"):
         xpu: Any = torch.xpu
         for index in range(xpu.device_count()):
-            told = xpu.get_device_properties(index)
-            yield DeviceInfo(Device("xpu", index), told.name, (), told.total_memory)
+            properties = xpu.get_device_properties(index)
+            yield DeviceInfo(Device("xpu", index), properties.name, (), properties.total_memory)
     if _is_available("mps"):
         yield DeviceInfo(Device("mps"), "Apple GPU", (), None)
 
@@ -55,6 +55,7 @@ def _check_cuda(device: Device) -> None:
             got=f"torch {torch.__version__}, which sees no CUDA device",
             hint='use device="cpu", or install a torch built for CUDA',
         )
+    _check_number(device, torch.cuda.device_count())
     capability = torch.cuda.get_device_capability(str(device))
     if capability < OLDEST and not is_rocm():
         raise EngineError(
@@ -72,6 +73,17 @@ def _check_other(device: Device) -> None:
             f"device `{device}` cannot be used here",
             got=f"torch {torch.__version__}, which sees no {device.kind} device",
             hint='use device="cpu", or install a torch built for it',
+        )
+    if device.kind == "xpu":
+        _check_number(device, getattr(torch, device.kind).device_count())
+
+
+def _check_number(device: Device, count: int) -> None:
+    if (device.index or 0) >= count:
+        raise EngineError(
+            f"device `{device}` cannot be used here",
+            got=f"torch sees {count} of them",
+            hint=f'use device="{device.kind}"',
         )
 
 

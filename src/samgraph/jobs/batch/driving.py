@@ -90,11 +90,11 @@ def drive(
         scheduler: What decides.
         workers: What works.
         record: Takes verdicts as they come; with `idle`, at least so often, in seconds.
-        meet: Takes what a new worker says about itself.
+        meet: Takes a new worker's description of itself.
         idle: See `record`.
 
     Raises:
-        SamgraphError: A worker says that none can do this.
+        SamgraphError: A worker reports that none can do this.
         EngineError: No worker starts.
     """
     while not scheduler.is_done:

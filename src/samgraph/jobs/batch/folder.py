@@ -1,6 +1,6 @@
 """The folder of a batch run, which goes on after any kind of stop.
 
-    run.json            what the run is: task, options, model
+    run.json            what the run is: task, options, and the model once a worker has loaded it
     part-00012.jsonl    a line per input that is done; made into a shard when there are enough
     masks-00012.json    a finished shard (see `shards.py`)
     journal.jsonl       a line per finished shard: which inputs are in it, and which failed
@@ -86,7 +86,7 @@ class BatchFolder:
     ) -> None:
         self.path, self._described, self._shards = path, dict(described), shards
         self.failed: dict[int, tuple[int, str]] = {}  # by key: the shard, and the reason
-        self.succeeded = self.recorded = 0
+        self.succeeded = self.damaged = self.recorded = 0
         self._totals, self._number = Totals(), 0
         self._keys, self._prompt_keys = array("Q"), array("Q")
         self._is_ours = not os.path.lexists(path)
@@ -96,6 +96,8 @@ class BatchFolder:
             for leftover in path.glob(".*.part"):
                 with suppress(OSError):
                     leftover.unlink()
+            if self._earlier is None:  # first of all files: without it the others are nobody's
+                self._write_run(self._described)
             self._journal = AppendOnlyFile(path / JOURNAL, self._take_shard, LONGEST_LINE)
         except BaseException:
             self._let_go()
@@ -138,8 +140,7 @@ class BatchFolder:
         """
         described = {**self._described, MODEL: dict(about)}
         if self._earlier is None:
-            data = json_bytes(described, indent=2)
-            write_atomically(self.path / RUN, data + b"\n")
+            self._write_run(described)
             self._earlier = described
         check_same_run(self.path, self._earlier, described, resume=True)
 
@@ -205,10 +206,15 @@ class BatchFolder:
         return self._in_part >= self._shards.inputs or self._part_bytes >= self._shards.bytes
 
     def _checked(self, earlier: dict[str, Any] | None) -> dict[str, Any] | None:
-        if earlier is not None:
-            described = {**self._described, MODEL: earlier.get(MODEL)}
-            check_same_run(self.path, earlier, described, resume=True)
+        """The run of the folder, if it is this one; None where no worker had been ready."""
+        if earlier is None or (MODEL not in earlier and earlier.get("kind") == "batch"):
+            return None
+        described = {**self._described, MODEL: earlier.get(MODEL)}
+        check_same_run(self.path, earlier, described, resume=True)
         return earlier
+
+    def _write_run(self, described: dict[str, Any]) -> None:
+        write_atomically(self.path / RUN, json_bytes(described, indent=2) + b"\n")
 
     def _open_part(self) -> None:
         self._in_part = self._part_bytes = 0
@@ -240,6 +246,7 @@ class BatchFolder:
         self._totals.images += shard.images
         self._totals.annotations += shard.annotations
         self._totals.add_categories(shard.categories)
+        self.damaged += shard.damaged
         failed = {int(failure["key"], 16): failure["reason"] for failure in shard.failures}
         for key in (int(key, 16) for key in shard.keys):
             self.failed.pop(key, None)
@@ -292,7 +299,9 @@ class BatchFolder:
         failures = [_failure(result) for result in results if result.failure is not None]
         keys = [result.key for result in results]
         prompt_keys = [result.prompt_key for result in results]
-        shard = Shard(self._number, keys, prompt_keys, failures, len(good), masks, fresh)
+        damaged = sum("damage" in (result.body or {}) for result in good)
+        counts = (len(good), masks, fresh, damaged)
+        shard = Shard(self._number, keys, prompt_keys, failures, *counts)
         self._journal.append(shard.line())
         self._journal.sync()
         self._part.close()

@@ -1,7 +1,8 @@
 """The inputs of a batch run: images or videos, each with its prompts, one at a time.
 
 Folders are searched with all folders in them, patterns are matched, manifests are read row by row;
-neighbouring rows of a file are one input. Nothing is held but what a prompt file says.
+neighbouring rows of a file are one input. A folder with images and no video is itself a video.
+Nothing is held but what a prompt file says.
 """
 
 import glob
@@ -45,8 +46,8 @@ class Input:
     @property
     def prompt_key(self) -> str:
         """16 characters that stand for the prompts."""
-        said = [{k: v for k, v in row.items() if k != "where"} for row in self.prompts]
-        return _digest(json_bytes(said, compact=True))
+        fields = [{k: v for k, v in row.items() if k != "where"} for row in self.prompts]
+        return _digest(json_bytes(fields, compact=True))
 
     @property
     def rows(self) -> list[PromptRow]:
@@ -98,7 +99,7 @@ def find_inputs(patterns: Iterable[str], options: InputOptions) -> Iterator[Inpu
 
 def record_of(row: PromptRow) -> dict[str, Any]:
     """A prompt as JSON has it; what is not said is left out."""
-    said = {
+    fields = {
         "box": None if row.box is None else list(row.box),
         "points": [list(point) for point in row.points],
         "negatives": [list(point) for point in row.negatives],
@@ -108,7 +109,7 @@ def record_of(row: PromptRow) -> dict[str, Any]:
         "object": row.object_id,
         "where": row.where,
     }
-    return {key: value for key, value in said.items() if value not in (None, [], False, 0)}
+    return {key: value for key, value in fields.items() if value not in (None, [], False, 0)}
 
 
 def row_of(record: dict[str, Any], name: str) -> PromptRow:
@@ -136,10 +137,12 @@ def _found(patterns: Iterable[str], options: InputOptions) -> Iterator[Input]:
             yield from _in_folder(pattern, options)
         elif is_manifest(pattern):
             yield from _in_manifest(pattern, options)
-        elif os.path.lexists(pattern) or not glob.has_magic(pattern):
+        elif os.path.lexists(pattern):
             yield Input(os.path.abspath(pattern), pattern)
+        elif glob.has_magic(pattern):
+            yield from _matching(pattern, options)
         else:
-            yield from _matching(pattern)
+            raise ImageError(f"`{shown(pattern)}` does not exist")
 
 
 def _in_folder(folder: str, options: InputOptions) -> Iterator[Input]:
@@ -147,11 +150,17 @@ def _in_folder(folder: str, options: InputOptions) -> Iterator[Input]:
     is_empty = True
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if not name.startswith(".") and _fits(name, options):
-                is_empty = False
-                path = os.path.join(parent, name)
-                yield Input(os.path.abspath(path), os.path.relpath(path, folder))
+        shown_files = sorted(name for name in files if not name.startswith("."))
+        fitting = [name for name in shown_files if _fits(name, options)]
+        if not fitting and options.is_video and any(map(_is_image, shown_files)):
+            place = os.path.relpath(parent, folder)
+            name = os.path.basename(os.path.abspath(folder)) if place == os.curdir else place
+            is_empty = False
+            yield Input(os.path.abspath(parent), name)
+        for name in fitting:
+            is_empty = False
+            path = os.path.join(parent, name)
+            yield Input(os.path.abspath(path), os.path.relpath(path, folder))
     if is_empty:
         kind = "videos" if options.is_video else "images"
         raise ImageError(
@@ -174,12 +183,14 @@ def _in_manifest(manifest: str, options: InputOptions) -> Iterator[Input]:
         yield Input(path, name, tuple(record_of(row) for row in rows if has_prompt(row)))
 
 
-def _matching(pattern: str) -> Iterator[Input]:
+def _matching(pattern: str, options: InputOptions) -> Iterator[Input]:
+    """What a pattern matches: files, and for videos folders of images."""
     matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
         raise ImageError(f"nothing matches `{shown(pattern)}`")
     for path in matches:
-        if not os.path.isdir(path):
+        is_folder = os.path.isdir(path)
+        if not is_folder or (options.is_video and any(map(_is_image, os.listdir(path)))):
             yield Input(os.path.abspath(path), path)
 
 
@@ -189,6 +200,10 @@ def _suffixes(options: InputOptions) -> tuple[str, ...]:
 
 def _fits(name: str, options: InputOptions) -> bool:
     return name.lower().endswith(_suffixes(options))
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(IMAGE_SUFFIXES)
 
 
 def _prompt_table(path: str) -> PromptTable:

@@ -4,9 +4,11 @@ Processes are spawned, not forked: threads of an engine do not survive a fork. N
 that a worker may be killed at any time without harm to the others.
 """
 
+import signal
 import time
-from contextlib import suppress
-from multiprocessing import connection, get_context
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import connection, get_context, resource_tracker
 from typing import Any
 
 from samgraph import errors
@@ -45,7 +47,8 @@ class LocalWorkers:
             target=serve, args=(theirs, self._settings, worker), daemon=True
         )
         try:
-            process.start()
+            with _interrupts_held():
+                process.start()
         except OSError as error:  # the system has no room for another process
             ours.close()
             theirs.close()
@@ -101,6 +104,20 @@ class LocalWorkers:
         if code is not None and code < 0:
             return f"killed by signal {-code}"
         return f"ended with code {code}"
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Processes started here are deaf to Ctrl-C from their first instruction on."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # which lets interrupts through when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def error_of(parts: dict[str, Any]) -> SamgraphError:

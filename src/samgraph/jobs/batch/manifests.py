@@ -23,6 +23,8 @@ from samgraph.jobs.prompt_files import (
     PATHS,
     Numbers,
     PromptRow,
+    check_columns,
+    column_names,
     numbers_in,
     pairs_in,
 )
@@ -35,7 +37,7 @@ LONGEST_PATH, LONGEST_TEXT = 4096, 256
 MOST_POINTS, MOST_PROMPTS = 4096, 65_536
 MOST_FRAMES = 2**31
 ROWS_AT_ONCE = 1024
-LARGEST_ROW_GROUP = 1 << 30
+LARGEST_ROW_GROUP, MOST_VALUES = 1 << 28, 1 << 25
 ALL_COLUMNS = {*COLUMNS, "frame", "object", "prompts"}
 
 
@@ -95,7 +97,7 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
 def _csv_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     reader = csv.reader((line for _, line in _lines(path)), skipinitialspace=True)
     try:
-        names = [name.strip().lower() for name in next(reader, [])]
+        names = column_names([name.strip().lower() for name in next(reader, [])])
         _check_columns(names, path)
         for fields in reader:
             values = {k: v.strip() for k, v in zip(names, fields, strict=False) if k and v.strip()}
@@ -116,13 +118,14 @@ def _json_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             raise PromptError(f"{where} is not JSON", got=shown(str(error))) from error
         if not isinstance(values, dict):
             raise PromptError(f"{where} is not an object", got=type(values).__name__)
+        values = _renamed(values)
         _check_columns(list(values), where)
         yield where, values
 
 
 def _parquet_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
-        import pyarrow
+        import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
         raise PromptError(
@@ -131,17 +134,55 @@ def _parquet_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     number = 0
     try:
         with open_regular(path) as stream, parquet.ParquetFile(stream) as file:
-            _check_columns(list(file.schema_arrow.names), path)
-            groups = range(file.metadata.num_row_groups)
-            if any(file.metadata.row_group(i).total_byte_size > LARGEST_ROW_GROUP for i in groups):
-                raise PromptError(f"{_label(path)} has a row group of more than a gigabyte")
-            for batch in file.iter_batches(ROWS_AT_ONCE):
-                for values in batch.to_pylist():
+            _check_columns(column_names(file.schema_arrow.names), path)
+            _check_sizes(file, path)
+            texts = [
+                field.name
+                for field in file.schema_arrow
+                if field.type in (pa.string(), pa.large_string())
+            ]
+        # Texts that repeat are kept once, as in the file: a thousand of a megabyte may be there.
+        with (
+            open_regular(path) as stream,
+            parquet.ParquetFile(stream, read_dictionary=texts) as file,
+        ):
+            for batch in file.iter_batches(ROWS_AT_ONCE, use_threads=False):
+                for row in range(batch.num_rows):
                     number += 1
-                    given = {key: value for key, value in values.items() if value is not None}
-                    yield f"row {number} of {_label(path)}", given
-    except pyarrow.ArrowException as error:
+                    where = f"row {number} of {_label(path)}"
+                    yield where, _renamed(_parquet_row(pa, batch, row, where))
+    except (pa.ArrowException, OverflowError, MemoryError) as error:
         raise PromptError(f"{_label(path)} is not Parquet", got=shown(str(error))) from error
+
+
+def _check_sizes(file: Any, path: str) -> None:
+    """Refuse row groups that take much memory: a few bytes can stand for any number of values."""
+    groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+    size = max((group.total_byte_size for group in groups), default=0)
+    values = 0
+    if size <= LARGEST_ROW_GROUP:
+        file.scan_contents()  # raises for damaged columns; to ask for one would end the process
+        counts = [[g.column(i).num_values for i in range(g.num_columns)] for g in groups]
+        values = max(map(sum, counts), default=0)
+    if size > LARGEST_ROW_GROUP or values > MOST_VALUES:
+        raise PromptError(
+            f"{_label(path)} has a row group that is too large",
+            got=f"{size:,} bytes, {values:,} values",
+            expected=f"at most {LARGEST_ROW_GROUP:,} bytes and {MOST_VALUES:,} values",
+        )
+
+
+def _parquet_row(pa: Any, batch: Any, row: int, where: str) -> dict[str, Any]:
+    """The values of a row, without those that are null."""
+    found = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        is_text = pa.types.is_dictionary(column.type)
+        if not is_text and column.slice(row, 1).nbytes > LONGEST_LINE:
+            raise PromptError(f"{where} is too long", expected=f"at most {LONGEST_LINE:,} bytes")
+        value = column[row].as_py()
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def _check_columns(names: list[str], where: str) -> None:
@@ -151,11 +192,13 @@ def _check_columns(names: list[str], where: str) -> None:
             got=shown(", ".join(names), 100) or "nothing",
             expected="path, and box or x0,y0,x1,y1 or points, and label",
         )
-    unknown = [name for name in names if name and name not in ALL_COLUMNS]
-    if unknown:
-        expected = ", ".join(sorted(ALL_COLUMNS))
-        name = shown(unknown[0], 60)
-        raise PromptError(f"{shown(where)} has a column `{name}`", expected=expected)
+    check_columns(names, where if where.endswith("`") else _label(where), ALL_COLUMNS)
+
+
+def _renamed(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Fields as they are called here, without those that are ignored."""
+    pairs = zip(column_names(list(values)), values.values(), strict=True)
+    return {name: value for name, value in pairs if name != ""}
 
 
 def _rows(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, PromptRow]]:
@@ -172,7 +215,7 @@ def _rows(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, PromptRo
         at = f"prompt {number} of {where}"
         if not isinstance(inner, Mapping):
             raise PromptError(f"{at} is not an object", got=type(inner).__name__)
-        given = {key: value for key, value in inner.items() if value is not None}
+        given = {key: value for key, value in _renamed(inner).items() if value is not None}
         strange = given.keys() - (ALL_COLUMNS - {*PATHS, "prompts"})
         if strange:
             raise PromptError(f"{at} has a field `{shown(str(min(strange, key=str)), 60)}`")

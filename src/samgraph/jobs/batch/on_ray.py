@@ -6,6 +6,7 @@ written by the process that started the run.
 """
 
 import os
+import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from samgraph.jobs.batch.local import error_of
 from samgraph.jobs.batch.settings import WorkerSettings
 from samgraph.jobs.batch.tasks import StopError
 from samgraph.jobs.batch.worker import error_parts
+from samgraph.untrusted.text import shown
 
 LOCAL = "local"
+CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ class RayWorkers:
 
 
 class Actor:
-    """A worker on Ray: answers are pairs of whether it refuses, and of what it says."""
+    """A worker on Ray: replies are pairs: whether it refuses, and the reply."""
 
     def __init__(self, settings: WorkerSettings, number: int) -> None:
         self._settings, self._number = settings, number
@@ -175,7 +178,28 @@ def _imported() -> Any:
     return ray
 
 
+def check_reachable(address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself would try for minutes.
+
+    Raises:
+        EngineError: It is not HOST:PORT, or cannot be reached.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        raise EngineError(
+            f"`{shown(address)}` is no address of Ray", expected=f"HOST:PORT, auto or {LOCAL}"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise EngineError(
+            f"Ray cannot be reached at `{shown(address)}`", got=shown(str(error))
+        ) from error
+
+
 def _connect(ray: Any, address: str) -> None:
+    if address not in (LOCAL, "auto"):
+        check_reachable(address)
     try:
         ray.init(
             address=address,

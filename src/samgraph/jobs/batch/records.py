@@ -39,7 +39,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What the journal says of a finished shard; the inputs in it are done.
+    """The journal's record of a finished shard; the inputs in it are done.
 
     Args:
         number: Counted from 0.
@@ -49,6 +49,7 @@ class Shard:
         images: Images in the shard's file.
         annotations: Masks in it.
         categories: Labels that are new in it, in order.
+        damaged: Inputs with a result that says `damage`.
     """
 
     number: int
@@ -58,10 +59,11 @@ class Shard:
     images: int = 0
     annotations: int = 0
     categories: Sequence[str] = field(default_factory=tuple)
+    damaged: int = 0
 
     def line(self) -> bytes:
         """As the journal has it."""
-        said = {
+        fields = {
             "shard": self.number,
             "keys": "".join(self.keys),
             "prompts": "".join(self.prompt_keys),
@@ -69,8 +71,9 @@ class Shard:
             "images": self.images,
             "annotations": self.annotations,
             "categories": list(self.categories),
+            "damaged": self.damaged,
         }
-        return json_bytes(said, compact=True) + b"\n"
+        return json_bytes(fields, compact=True) + b"\n"
 
 
 _COUNT = whole(0, 2**53)
@@ -94,6 +97,7 @@ _SHARD = record(
         "images": _COUNT,
         "annotations": _COUNT,
         "categories": list_of(text(1 << 16), MOST_INPUTS),
+        "damaged": _COUNT,
     }
 )
 
@@ -149,7 +153,7 @@ def shard_of(line: bytes) -> Shard | None:
         return None
     return Shard(
         found["shard"], keys, prompts, failed, found["images"], found["annotations"],
-        found["categories"],
+        found["categories"], found["damaged"],
     )  # fmt: skip
 
 

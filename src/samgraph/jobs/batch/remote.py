@@ -12,7 +12,7 @@ from samgraph.untrusted.text import shown
 
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hdfs", "http", "https", "memory")
 MAX_BYTES = 1 << 30
-# What a file system says of a file that will not be there later either.
+# The errors of a file system for a file that will not be there later either.
 LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError)
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from samgraph.errors import OptionError
+from samgraph.errors import OptionError, PromptError
 from samgraph.jobs.batch.driving import Workers, drive
 from samgraph.jobs.batch.folder import PLAN, BatchFolder, ShardOptions
 from samgraph.jobs.batch.inputs import Input, InputOptions, find_inputs
@@ -96,6 +96,7 @@ class BatchReport:
         total: Inputs that were given.
         done: Inputs with a result, of this and earlier runs.
         failed: Inputs without, by reason.
+        damaged: Videos with a result, of which frames were skipped or guessed.
         skipped: Inputs that an earlier run had ended.
         without_prompt: Inputs that were left out because nothing was asked about them.
         rate: Inputs per second of this run; None where there was nothing to do.
@@ -104,6 +105,7 @@ class BatchReport:
     total: int
     done: int
     failed: dict[str, int]
+    damaged: int
     skipped: int
     without_prompt: int
     rate: float | None
@@ -155,6 +157,12 @@ def _run(
 
     plan = Plan(folder.path / PLAN, find_inputs(job.inputs, job.find), is_to_do)
     try:
+        if counts["without_prompt"] and not plan.count + counts["skipped"]:
+            raise PromptError(
+                "no input has a prompt",
+                got=f"{counts['without_prompt']} inputs",
+                hint="--prompts FILE, or a manifest with boxes or points",
+            )
         rate = None
         if plan.count:
             rate = _work(plan, folder, settings, options, make_workers, counts["skipped"])
@@ -163,7 +171,7 @@ def _run(
         for _, reason in folder.failed.values():
             failed[reason] = failed.get(reason, 0) + 1
         total = plan.count + counts["skipped"]
-        return BatchReport(total, folder.succeeded, failed, rate=rate, **counts)
+        return BatchReport(total, folder.succeeded, failed, folder.damaged, **counts, rate=rate)
     finally:
         plan.close()
 

@@ -64,5 +64,5 @@ def is_gpu(device: str) -> bool:
 
 
 def default_workers(device: str) -> int:
-    """How many workers there are if nobody says: one per core up to eight, or one on a GPU."""
+    """The default number of workers: one per core up to eight, or one on a GPU."""
     return 1 if is_gpu(device) else min(cores(), MOST_WORKERS)

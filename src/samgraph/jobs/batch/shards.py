@@ -112,7 +112,7 @@ def _coco(results: Sequence[Result], totals: Totals) -> bytes:
             }
         )
         for mask in body["annotations"]:
-            said = {key: value for key, value in mask.items() if key != "label"}
+            fields = {key: value for key, value in mask.items() if key != "label"}
             label = mask.get("label") or DEFAULT_LABEL
             ids = {
                 "id": totals.annotations + len(annotations) + 1,
@@ -120,7 +120,7 @@ def _coco(results: Sequence[Result], totals: Totals) -> bytes:
                 "category_id": totals.categories[label],
                 "iscrowd": 0,
             }
-            annotations.append({**ids, **said})
+            annotations.append({**ids, **fields})
     used = {entry["category_id"] for entry in annotations}
     categories = [
         {"id": number, "name": name} for name, number in totals.categories.items() if number in used
@@ -139,7 +139,7 @@ def _parquet(results: Sequence[Result], totals: Totals) -> bytes:
     from pyarrow import parquet
 
     columns: dict[str, tuple[Any, Callable[[Result, dict[str, Any]], Any]]] = {
-        "path": (pa.string(), lambda result, body: result.name),
+        "path": (pa.string(), lambda result, body: _unicode(result.name)),
         "height": (pa.int32(), lambda result, body: body.get("height")),
         "width": (pa.int32(), lambda result, body: body.get("width")),
         "rle": (pa.list_(pa.string()), _listed(lambda mask: mask["segmentation"]["counts"])),
@@ -147,7 +147,7 @@ def _parquet(results: Sequence[Result], totals: Totals) -> bytes:
         "stability": (pa.list_(pa.float32()), _listed(lambda mask: mask.get("stability_score"))),
         "mask_box": (pa.list_(pa.list_(pa.float32(), 4)), _listed(_box)),
         "area": (pa.list_(pa.int64()), _listed(lambda mask: mask.get("area"))),
-        "label": (pa.list_(pa.string()), _listed(lambda mask: mask.get("label"))),
+        "label": (pa.list_(pa.string()), _listed(lambda mask: _unicode(mask.get("label")))),
     }
     rows = list(_bodies(results))
     try:
@@ -167,6 +167,11 @@ def _parquet(results: Sequence[Result], totals: Totals) -> bytes:
 def _listed(value: Callable[[dict[str, Any]], Any]) -> Callable[[Result, dict[str, Any]], Any]:
     """A column with an entry per mask."""
     return lambda result, body: [value(mask) for mask in body["annotations"]]
+
+
+def _unicode(text: Any) -> Any:
+    """A text as Parquet can have it: bytes of a name that are not UTF-8 are escaped, as in JSON."""
+    return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
 def _box(mask: Mapping[str, Any]) -> list[float]:

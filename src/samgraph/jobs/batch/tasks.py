@@ -10,7 +10,7 @@ import errno
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -33,14 +33,17 @@ from samgraph.jobs.batch.scheduler import Failure, Outcome, Success
 from samgraph.jobs.batch.shards import Destination
 from samgraph.jobs.prompt_files import PromptRow, predict_rows
 from samgraph.jobs.prompts import FramePrompt
+from samgraph.jobs.track import Job, RunOptions, TrackingOptions, TrackJob, run_track
+from samgraph.jobs.track_everything import EverythingJob
 from samgraph.media.image.reading import read_image
 from samgraph.predict.everything.options import EverythingOptions
 from samgraph.predict.features import fingerprint
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.model import Model
 from samgraph.predict.output import Picture
+from samgraph.predict.video.discovery import DiscoveryOptions
 from samgraph.predict.video.prompts import ObjectId
-from samgraph.untrusted.text import json_bytes
+from samgraph.untrusted.text import json_bytes, shown
 
 Task: TypeAlias = Literal["segment", "everything", "track", "embed"]
 TASKS: tuple[str, ...] = get_args(Task)
@@ -74,6 +77,8 @@ class TaskOptions:
         all_masks: Three masks per prompt, not the best.
         everything: Options of automatic masks.
         formats: What is written of a tracked video.
+        tracking: How videos are read and tracked.
+        search: How everything is found in videos without a prompt; None where those fail.
     """
 
     task: Task
@@ -81,6 +86,8 @@ class TaskOptions:
     all_masks: bool = False
     everything: EverythingOptions = field(default_factory=EverythingOptions)
     formats: tuple[str, ...] = ("davis",)
+    tracking: TrackingOptions = field(default_factory=TrackingOptions)
+    search: DiscoveryOptions | None = None
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -88,18 +95,17 @@ class TaskOptions:
 
     def described(self) -> dict[str, Any]:
         """What distinguishes results from those of other options."""
-        said: dict[str, Any] = {"task": self.task}
+        fields: dict[str, Any] = {"task": self.task}
         if self.task == "segment":
-            said["all_masks"] = self.all_masks
+            fields["all_masks"] = self.all_masks
         if self.task == "everything":
-            chosen = {name: getattr(self.everything, name) for name in EVERYTHING_FIELDS}
-            said["everything"] = {k: v for k, v in chosen.items() if not isinstance(v, list)}
+            chosen = asdict(self.everything)
+            fields["everything"] = {k: v for k, v in chosen.items() if not isinstance(v, list)}
         if self.task == "track":
-            said["formats"] = list(self.formats)
-        return said
-
-
-EVERYTHING_FIELDS = tuple(EverythingOptions.__dataclass_fields__)
+            fields["formats"] = list(self.formats)
+            fields["tracking"] = asdict(self.tracking)
+            fields["search"] = None if self.search is None else asdict(self.search)
+        return fields
 
 
 class StopError(Exception):
@@ -223,27 +229,34 @@ class TaskRunner:
 
     def _track(self, found: Input) -> Outcome:
         """A video, tracked into a folder of its own; one that was begun before goes on."""
-        from samgraph.jobs.track import RunOptions, TrackJob, run_track
-
-        prompts = video_prompts(found)
-        if not prompts:
-            raise PromptError(f"`{found.name}` has no prompt")
         if is_remote(found.path):
             raise VideoError("videos are read from files", got=found.path)
         folder = f"videos/{found.stem}"
-        labels = {name: row.label for name, row in named_rows(found) if row.label}
-        out = Path(self._options.out) / folder
-        job = TrackJob(found.path, prompts, out, self._options.formats, labels=labels)
+        job = self._video_job(found, Path(self._options.out) / folder)
         with self._turn:
             report = run_track(job, lambda: self._model, RunOptions(resume=True, progress=False))
-        said = {"folder": folder, "frames": report.written, "skipped": report.skipped}
-        return _success({**said, "damage": report.damage} if report.damage else said)
+        fields = {"folder": folder, "frames": report.written, "skipped": report.skipped}
+        return _success({**fields, "damage": report.damage} if report.damage else fields)
+
+    def _video_job(self, found: Input, out: Path) -> Job:
+        """What is tracked in a video: its prompts, or everything."""
+        options, prompts = self._options, video_prompts(found)
+        if prompts:
+            labels = {name: row.label for name, row in named_rows(found) if row.label}
+            return TrackJob(
+                found.path, prompts, out, options.formats, tracking=options.tracking, labels=labels
+            )
+        if options.search is None:
+            raise PromptError(f"`{found.name}` has no prompt")
+        return EverythingJob(
+            found.path, out, options.formats, tracking=options.tracking, discovery=options.search
+        )
 
 
 def described(segment: Segment) -> dict[str, Any]:
     """A mask as results have it: a COCO annotation without ids, with its label."""
-    said = annotation_of(segment)
-    return said if segment.label is None else {**said, "label": segment.label}
+    fields = annotation_of(segment)
+    return fields if segment.label is None else {**fields, "label": segment.label}
 
 
 def named_rows(found: Input) -> list[tuple[ObjectId, PromptRow]]:
@@ -255,18 +268,26 @@ def named_rows(found: Input) -> list[tuple[ObjectId, PromptRow]]:
 
 
 def video_prompts(found: Input) -> dict[tuple[ObjectId, int], FramePrompt]:
-    """The prompts of a video by object and frame.
+    """The prompts of a video by object and frame; rows of one object and frame are one prompt.
 
     Raises:
-        PromptError: A box is relative, whose pixels nobody knows before the video is read.
+        PromptError: A box is relative, whose pixels nobody knows before the video is read, or an
+            object has two boxes on a frame.
     """
     prompts: dict[tuple[ObjectId, int], FramePrompt] = {}
     for name, row in named_rows(found):
         if row.is_relative:
             raise PromptError(f"{row.where}: prompts of videos are in pixels")
-        clicks = (*row.points, *row.negatives)
-        labels = (1,) * len(row.points) + (0,) * len(row.negatives)
-        prompts[name, row.frame] = FramePrompt(clicks, labels, row.box)
+        before = prompts.get((name, row.frame), FramePrompt())
+        if before.box is not None and row.box is not None:
+            raise PromptError(
+                f"{row.where}: object `{shown(str(name))}` has two boxes on frame {row.frame}"
+            )
+        prompts[name, row.frame] = FramePrompt(
+            (*before.points, *row.points, *row.negatives),
+            (*before.labels, *[1] * len(row.points), *[0] * len(row.negatives)),
+            before.box if row.box is None else row.box,
+        )
     return prompts
 
 

@@ -6,6 +6,7 @@ compressed, and the number of roots at least halves in each round.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -115,12 +116,21 @@ def _touching(
     starts: NDArray[np.int64], stops: NDArray[np.int64], stride: int, corners: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of runs in neighbouring rows that share an edge, or also a corner."""
-    first = np.searchsorted(stops, starts + stride, side="left" if corners else "right")
-    last = np.searchsorted(starts, stops + stride, side="right" if corners else "left")
+    return _meeting((starts + stride, stops + stride), (starts, stops), corners)
+
+
+def _meeting(
+    moved: tuple[NDArray[np.int64], NDArray[np.int64]],
+    fixed: tuple[NDArray[np.int64], NDArray[np.int64]],
+    corners: bool,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of runs, given by starts and stops, that overlap, or where corners count, adjoin."""
+    first = np.searchsorted(fixed[1], moved[0], side="left" if corners else "right")
+    last = np.searchsorted(fixed[0], moved[1], side="right" if corners else "left")
     many = np.maximum(last - first, 0)
-    upper = np.repeat(np.arange(len(starts)), many)
-    step = np.arange(len(upper)) - np.repeat(np.cumsum(many) - many, many)
-    return upper, first[upper] + step
+    one = np.repeat(np.arange(len(moved[0])), many)
+    step = np.arange(len(one)) - np.repeat(np.cumsum(many) - many, many)
+    return one, first[one] + step
 
 
 def _join(count: int, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -154,3 +164,35 @@ def _check_mask(mask: Mask) -> Mask:
             "this is not a mask", got=f"{mask.dtype}{list(mask.shape)}", expected="bool[H, W]"
         )
     return mask
+
+
+def largest_component(volume: Mask) -> Mask:
+    """The largest connected component of a volume, bool [Z, H, W]; voxels at a corner touch.
+
+    The first in raster order if several are the largest; nothing if nothing is set.
+    """
+    if volume.ndim != 3 or volume.dtype != np.bool_:
+        got = f"{volume.dtype}{list(volume.shape)}"
+        raise ImageError("this is not a mask of a volume", got=got, expected="bool[Z, H, W]")
+    if not volume.any():
+        return volume.copy()
+    runs, stride = [_labelled_runs(mask, 8) for mask in volume], volume.shape[2] + 1
+    firsts = np.concatenate([[0], np.cumsum([len(one.areas) for one in runs])])
+    pairs = [
+        np.stack([upper.label[a], lower.label[b]]) + firsts[[z, z + 1], None]
+        for z, (upper, lower) in enumerate(pairwise(runs))
+        for shift in (-stride, 0, stride)
+        for a, b in [
+            _meeting((upper.starts + shift, upper.stops + shift), (lower.starts, lower.stops), True)
+        ]
+    ]
+    left, right = np.unique(np.concatenate([np.zeros((2, 0), np.int64), *pairs], axis=1), axis=1)
+    root = _join(int(firsts[-1]), left, right)
+    areas = np.bincount(root, weights=np.concatenate([one.areas for one in runs]))
+    keeps = root == int(np.argmax(areas))
+    return np.stack(
+        [
+            _paint(mask.shape, one, keeps[firsts[z] + one.label])
+            for z, (mask, one) in enumerate(zip(volume, runs, strict=True))
+        ]
+    )

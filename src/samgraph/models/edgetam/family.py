@@ -1,11 +1,13 @@
 """EdgeTAM as a family of the registry."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from samgraph.models.edgetam.config import CONFIGS, EdgeTamConfig, find_config, from_json
 from samgraph.models.edgetam.graphs import GRAPHS
 from samgraph.models.edgetam.model import EdgeTamModel
 from samgraph.models.family import Family
+from samgraph.models.sam2.exports import plan
 
 _LATENTS, _STEM = "spatial_perceiver.latents", "image_encoder.trunk.body.stem.conv2.c.weight"
 
@@ -33,4 +35,5 @@ family = Family(
     find_config=find_config,
     config_from_json=from_json,
     build=EdgeTamModel,
+    export_plan=partial(plan, family=GRAPHS),
 )

@@ -1,6 +1,6 @@
 """Configs of EfficientTAM: two widths, two input sizes, three kinds of cross-attention to memory.
 
-The released files of one width all have the same tensors: nothing in them tells the input size or
+The released files of one width all have the same tensors: nothing in them shows the input size or
 the cross-attention.
 """
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from samgraph.graph import Array
 from samgraph.models.efficienttam.config import (
     CONFIGS,
     NAMED,
@@ -10,9 +11,10 @@ from samgraph.models.efficienttam.config import (
     find_config,
     from_json,
 )
-from samgraph.models.efficienttam.graphs import GRAPHS
+from samgraph.models.efficienttam.graphs import GRAPHS, POOLED_GRAPHS
 from samgraph.models.efficienttam.model import EfficientTamModel
-from samgraph.models.family import Family
+from samgraph.models.family import ExportPlan, Family
+from samgraph.models.sam2.exports import plan
 
 _NECK, _POSITIONS = "image_encoder.neck.convs.0.conv_1x1.weight", "image_encoder.trunk.pos_embed"
 
@@ -28,6 +30,13 @@ def found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...]
     return (positions[2],) if _NECK in shapes and len(positions) == 3 else None
 
 
+def export_plan(config: EfficientTamConfig, weights: Mapping[str, Array]) -> ExportPlan:
+    """What is exported: of pooled variants the attention to one remembered frame besides."""
+    if config.pooling == "none":
+        return plan(config, weights, GRAPHS)
+    return plan(config, weights, POOLED_GRAPHS, GRAPHS.traces["memory_attention"])
+
+
 family = Family(
     name="efficienttam",
     configs=CONFIGS,
@@ -40,5 +49,6 @@ family = Family(
     find_config=find_config,
     config_from_json=from_json,
     build=EfficientTamModel,
+    export_plan=export_plan,
     variants={name: tuple(config.name for config in some) for name, some in VARIANTS.items()},
 )

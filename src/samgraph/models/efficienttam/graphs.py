@@ -51,3 +51,5 @@ _TRACKING: dict[str, Callable[[Any], Graph]] = {
 }
 _PLAIN = graph_set(image_encoder)
 GRAPHS = replace(_PLAIN, tracking={**_PLAIN.tracking, **_TRACKING})
+# The graphs of a pooled variant, but for a single remembered frame.
+POOLED_GRAPHS = graph_set(image_encoder, _DESIGN)

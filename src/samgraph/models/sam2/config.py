@@ -96,7 +96,7 @@ CONFIGS: dict[str, Sam2Config] = {
     for size, shape in _SIZES.items()
 }
 
-# Its tensors have the names and shapes of SAM 2.1 tiny, so it must be given by `config=`.
+# Its tensors have the names and shapes of SAM 2.1 tiny: its files are known by their names.
 MEDSAM2 = replace(CONFIGS["sam2.1-tiny"], name="medsam2", image_size=512)
 
 # The built-in model, trained by `training/`.

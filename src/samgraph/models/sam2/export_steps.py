@@ -1,6 +1,10 @@
 """The words of a SAM 2 manifest: graphs, values, and the steps of a click, a mask and a video."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+# The end of the names of graphs for a single remembered frame.
+ONE = "_one"
 
 SYMBOLS = {
     "B": "images",
@@ -18,6 +22,8 @@ GRAPHS = {
     "memory_encoder": "memories of N objects on one frame",
     "memory_attention": "features of one frame, conditioned on the memories of each of N objects",
     "track": "one tracked frame of N objects: memory_attention, decode, memory_encoder in one",
+    f"memory_attention{ONE}": "memory_attention where a single frame is remembered",
+    f"track{ONE}": "track where a single frame is remembered",
 }
 
 VALUES = {
@@ -49,29 +55,72 @@ VALUES = {
     "mask": "low-resolution mask logits; of mask_prompt a mask of 0 and 1 at the image size",
 }
 
-_DECODE = {
-    "embedding": "image_encoder.embedding",
-    "fine_0": "image_encoder.fine_0",
-    "fine_1": "image_encoder.fine_1",
+Step: TypeAlias = dict[str, Any]
+Features: TypeAlias = dict[str, str]
+_ENCODE: Step = {"run": "image_encoder", "inputs": {"image": "the frame, preprocessed"}}
+_MASK: Step = {
+    "then": "resize logits to the frame (bilinear, half-pixel centres); above 0 is the mask"
 }
+_REMEMBERED = {
+    "memory": "the selected memories",
+    "slots": "their slots",
+    "pointers": "the selected pointers",
+    "pointer_times": "their times",
+}
+_SELECT: list[Step] = [
+    {
+        "then": "select memories of frame t, in this order: every prompted frame with slot "
+        "`memory_frames`-1; then the tracked frames t-`memory_frames`+1 to t-1, oldest first, "
+        "where they exist, frame t-d with slot d-1; a frame that was prompted counts as that alone"
+    },
+    {
+        "then": "select pointers: of prompted frames not after t; then of the tracked frames "
+        "t-1, t-2, ... back to t-`longest`, where `longest` is min(number of frames, "
+        "`max_pointers`)-1, at least 1; pointer_times is the distance to t / `longest`. Backward "
+        "in time, distances and `not after` count the other way"
+    },
+]
 
-STEPS: dict[str, list[dict[str, Any]]] = {
-    "click": [
+
+def steps(maps: Sequence[str], *, has_one: bool) -> dict[str, list[Step]]:
+    """The calling order of each task, of a model whose image encoder gives these feature maps.
+
+    `has_one`: graphs that attend exist once more, for a single remembered frame.
+    """
+    features = {name: f"image_encoder.{name}" for name in maps}
+    return {
+        "click": _click(features),
+        "prompted frame": _prompted(features),
+        "corrected frame": _corrected(features, _ones("memory_attention", has_one)),
+        "frame with a mask": _given_mask(features),
+        "tracked frame": _tracked(features, _ones("track", has_one)),
+    }
+
+
+def _ones(graph: str, has_one: bool) -> Step:
+    return {"run_with_one_memory": f"{graph}{ONE}"} if has_one else {}
+
+
+def _click(features: Features) -> list[Step]:
+    return [
         {"run": "image_encoder", "inputs": {"image": "the image, preprocessed"}},
         {
             "run": "decode_points",
-            "inputs": {**_DECODE, "points": "[N,P,2]", "labels": "[N,P]; pad with -2"},
-            "then": "ambiguous prompt: the mask of 1 to 3 with the largest iou; else mask 0, or, "
-            "where its stability is below `stability_wanted`, the best of 1 to 3",
+            "inputs": {**features, "points": "[N,P,2]", "labels": "[N,P]; pad with -2"},
+            "then": "ambiguous prompt: the mask of 1 to 3 with the largest iou; else mask 0, "
+            "or, where its stability is below `stability_wanted`, the best of 1 to 3",
         },
-        {"then": "resize logits to the image (bilinear, half-pixel centres); above 0 is the mask"},
-    ],
-    "prompted frame": [
-        {"run": "image_encoder", "inputs": {"image": "the frame, preprocessed"}},
+        {"then": _MASK["then"].replace("frame", "image")},
+    ]
+
+
+def _prompted(features: Features) -> list[Step]:
+    return [
+        _ENCODE,
         {
             "run": "decode",
             "inputs": {
-                **_DECODE,
+                **features,
                 "points": "the clicks; without any [[[0,0]]]",
                 "labels": "their labels; without clicks [[-1]]",
                 "mask": "zeros, or earlier best_mask clamped to +-`mask_prompt_clamp`",
@@ -81,34 +130,25 @@ STEPS: dict[str, list[dict[str, Any]]] = {
             },
             "then": "best_mask is the result; keep pointer",
         },
-        {
-            "run": "memory_encoder",
-            "inputs": {
-                "embedding": "image_encoder.embedding",
-                "mask": "decode.best_mask",
-                "object_score": "decode.object_score",
-                "binary": "true",
-            },
-            "then": "keep memory as that of a prompted frame, with pointer",
-        },
-    ],
-    "corrected frame": [
-        {"run": "image_encoder", "inputs": {"image": "the frame, preprocessed"}},
-        {"then": "select memories and pointers as on a tracked frame"},
+        _MASK,
+        _remember("decode.best_mask", "decode.object_score"),
+    ]
+
+
+def _corrected(features: Features, one: Step) -> list[Step]:
+    return [
+        {"then": "first as a tracked frame, for its best_mask, if that has not been done"},
+        _ENCODE,
+        *_SELECT,
         {
             "run": "memory_attention",
-            "inputs": {
-                "embedding": "image_encoder.embedding",
-                "memory": "the selected memories",
-                "slots": "their slots",
-                "pointers": "the selected pointers",
-                "pointer_times": "their times",
-            },
+            **one,
+            "inputs": {"embedding": "image_encoder.embedding", **_REMEMBERED},
         },
         {
             "run": "decode",
             "inputs": {
-                **_DECODE,
+                **features,
                 "embedding": "memory_attention.conditioned",
                 "points": "the clicks",
                 "labels": "their labels",
@@ -119,19 +159,14 @@ STEPS: dict[str, list[dict[str, Any]]] = {
             },
             "then": "best_mask is the result; keep pointer",
         },
-        {
-            "run": "memory_encoder",
-            "inputs": {
-                "embedding": "image_encoder.embedding",
-                "mask": "decode.best_mask",
-                "object_score": "decode.object_score",
-                "binary": "true",
-            },
-            "then": "keep memory as that of a prompted frame, with pointer",
-        },
-    ],
-    "frame with a mask": [
-        {"run": "image_encoder", "inputs": {"image": "the frame, preprocessed"}},
+        _MASK,
+        _remember("decode.best_mask", "decode.object_score"),
+    ]
+
+
+def _given_mask(features: Features) -> list[Step]:
+    return [
+        _ENCODE,
         {
             "run": "mask_prompt",
             "inputs": {"mask": "[N,1,S,S] of 0 and 1"},
@@ -140,7 +175,7 @@ STEPS: dict[str, list[dict[str, Any]]] = {
         {
             "run": "decode",
             "inputs": {
-                **_DECODE,
+                **features,
                 "points": "[[[0,0]]]",
                 "labels": "[[-1]]",
                 "mask": "mask_prompt.prompt",
@@ -150,39 +185,33 @@ STEPS: dict[str, list[dict[str, Any]]] = {
             },
             "then": "keep pointer; of an empty mask `absent_pointer`",
         },
-        {
-            "run": "memory_encoder",
-            "inputs": {
-                "embedding": "image_encoder.embedding",
-                "mask": "mask_prompt.logits",
-                "object_score": "`mask_object_score`; of an empty mask its negative",
-                "binary": "true",
-            },
-            "then": "keep memory as that of a prompted frame, with pointer",
-        },
-    ],
-    "tracked frame": [
-        {"run": "image_encoder", "inputs": {"image": "the frame, preprocessed"}},
-        {
-            "then": "select memories of frame t, in this order: every prompted frame with slot "
-            "`memory_frames`-1; then the tracked frames t-`memory_frames`+1 to t-1, oldest first, "
-            "where they exist, frame t-d with slot d-1"
-        },
-        {
-            "then": "select pointers: of prompted frames not after t; then of the tracked frames "
-            "t-1, t-2, ... back to t-`longest`, where `longest` is min(number of frames, "
-            "`max_pointers`)-1, at least 1; pointer_times is the distance to t / `longest`"
-        },
+        _remember("mask_prompt.logits", "`mask_object_score`; of an empty mask its negative"),
+    ]
+
+
+def _tracked(features: Features, one: Step) -> list[Step]:
+    return [
+        _ENCODE,
+        *_SELECT,
         {
             "run": "track",
-            "inputs": {
-                **_DECODE,
-                "memory": "the selected memories",
-                "slots": "their slots",
-                "pointers": "the selected pointers",
-                "pointer_times": "their times",
-            },
+            **one,
+            "inputs": {**features, **_REMEMBERED},
             "then": "best_mask is the result; keep new_memory and pointer, of a tracked frame",
         },
-    ],
-}
+        _MASK,
+    ]
+
+
+def _remember(mask: str, score: str) -> Step:
+    """The step that makes the memory of a prompted frame."""
+    return {
+        "run": "memory_encoder",
+        "inputs": {
+            "embedding": "image_encoder.embedding",
+            "mask": mask,
+            "object_score": score,
+            "binary": "true",
+        },
+        "then": "keep memory as that of a prompted frame, with pointer",
+    }

@@ -16,6 +16,7 @@ from samgraph.models.family import SegmentationModel
 from samgraph.predict.image import decoding
 from samgraph.predict.image.encoded import EncodedImage, encode_pixels
 from samgraph.predict.image.result import Result
+from samgraph.predict.options import refuses_unknown
 from samgraph.predict.output import Picture, name_of
 from samgraph.predict.prompts import PromptBatch, assemble, join, read_prompts
 from samgraph.untrusted.arguments import choice, whole
@@ -54,6 +55,7 @@ class EncodedImages(Sequence[EncodedImage]):
     def __iter__(self) -> Iterator[EncodedImage]:
         return iter(self._images)
 
+    @refuses_unknown
     def predict(
         self,
         points: Prompts = None,

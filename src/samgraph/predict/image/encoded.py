@@ -19,6 +19,7 @@ from samgraph.models.family import SegmentationModel
 from samgraph.predict.features import Embedding, embeddings
 from samgraph.predict.image import decoding
 from samgraph.predict.image.result import Result
+from samgraph.predict.options import refuses_unknown
 from samgraph.predict.output import Picture, name_of, notebook_png
 from samgraph.predict.prompts import PromptBatch, assemble, read_prompts
 from samgraph.untrusted.text import shown
@@ -71,6 +72,7 @@ class EncodedImage:
                 self._prepared = decoding.prepare(self.core, self.embedding)
             return self._prepared
 
+    @refuses_unknown
     def predict(
         self,
         points: Any = None,

@@ -1,7 +1,7 @@
 """A tracked video as files: a video with the masks drawn in, or any format of the table."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,23 +21,57 @@ if TYPE_CHECKING:
 DEFAULT_RATE = 25.0
 OVERLAY = "overlay"
 Frame = tuple[SegmentedImage, float | None]
+Known = tuple[int, SegmentedImage, float | None]  # with the index of the frame
 
 
 def export_video(
     video: "Video",
     path: str | os.PathLike[str],
-    format: str | None,
+    format: str | Sequence[str] | None,
     results: Iterable[FrameResult],
     options: WriteOptions,
     *,
     is_ordered: bool,
 ) -> list[Path]:
-    """Write results as they come, or where they are not in the order of frames, sorted."""
-    chosen, target = video_format(path, format), Path(path)
-    frames: Iterable[Frame] = _frames(video.source, results, chosen, is_ordered=is_ordered)
+    """Write results as they come, or where they are not in the order of frames, sorted.
+
+    With several formats each has a folder, and masks are kept, run-length encoded, until the end.
+    """
+    found: Iterable[Known] = ((result.index, _visible(result), result.time) for result in results)
+    if format is None or isinstance(format, str):
+        chosen = video_format(path, format)
+        ordered = found if is_ordered else sorted(found, key=lambda item: item[0])
+        return _write(video.source, Path(path), chosen, ordered, options)
+    targets = _folders(path, format)
+    known = sorted(found, key=lambda item: item[0])
+    written = (_write(video.source, path, f, known, options) for path, f in targets.items())
+    return [file for files in written for file in files]
+
+
+def _folders(path: str | os.PathLike[str], formats: Sequence[str]) -> dict[Path, Format]:
+    """Where each of several formats is written: a folder, or in it the video of an overlay."""
+    if not formats:
+        raise OutputError("there is no format to write", expected="a name, or a list of names")
+    if Path(path).suffix:
+        raise OutputError(
+            "several formats need a folder", got=f"`{path}`", expected="a path without a suffix"
+        )
+    targets = {}
+    for name in dict.fromkeys(formats):
+        file = FORMATS[OVERLAY].video_file if name == OVERLAY else None
+        target = Path(path) / name / (file or "")
+        targets[target] = video_format(target, name)
+    return targets
+
+
+def _write(
+    source: FrameSource, target: Path, chosen: Format, found: Iterable[Known], options: WriteOptions
+) -> list[Path]:
+    """Write frames in one format."""
+    frames = _frames(source, found, chosen)
     if chosen.name == OVERLAY:
         make_folder(target.parent)
-        rate = frame_rate(video.source)
+        rate = frame_rate(source)
         return [write_overlay_video(target, frames, rate=rate, opacity=options.opacity)]
     images = (image for image, _ in frames)
     if chosen.video_file is None or not target.suffix:
@@ -88,12 +122,9 @@ def frame_rate(source: FrameSource) -> float:
     return min(last / end, 1000.0) if end else DEFAULT_RATE
 
 
-def _frames(
-    source: FrameSource, results: Iterable[FrameResult], format: Format, *, is_ordered: bool
-) -> Iterator[Frame]:
-    """Frames with their visible objects, in order, and with pixels where the format needs them."""
-    found = ((result.index, _visible(result), result.time) for result in results)
-    for index, image, time in found if is_ordered else sorted(found, key=lambda item: item[0]):
+def _frames(source: FrameSource, found: Iterable[Known], format: Format) -> Iterator[Frame]:
+    """Frames with their visible objects, and with pixels where the format needs them."""
+    for index, image, time in found:
         pixels = source.frame(index) if format.needs_pixels else None
         yield replace(image, pixels=pixels), time
 

@@ -70,8 +70,9 @@ def _scores(model: SegmentationModel, decoded: TrackedObjects) -> list[Candidate
     download = model.buffers.download
     scores, ious = download(decoded.object_score), download(decoded.best_iou)
     boxes, areas = np.zeros((1, 4), np.float32), np.zeros(1, np.float32)
+    none = np.zeros((0, 0, 0), np.bool_)
     return [
-        Candidates(float(score[0]), np.asarray(iou, np.float32), boxes, areas)
+        Candidates(float(score[0]), np.asarray(iou, np.float32), boxes, areas, none)
         for score, iou in zip(scores, ious, strict=True)
     ]
 
@@ -86,7 +87,7 @@ def _chosen(
     boxes = masks_to_boxes(masks).astype(np.float32)
     areas = mask_areas(masks).astype(np.float32)
     picked = [
-        choose(i, Candidates(float(scores[row, 0]), ious[row], boxes[row], areas[row]))
+        choose(i, Candidates(float(scores[row, 0]), ious[row], boxes[row], areas[row], masks[row]))
         for row, i in enumerate(group)
     ]
     rows = [(row, slice(k, k + 1)) for row, k in enumerate(picked)]

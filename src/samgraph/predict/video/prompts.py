@@ -1,4 +1,4 @@
-"""Prompts on frames: what a user points at, checked and turned into what the model takes.
+"""Prompts on frames: what a user points at, checked and converted to the input of the model.
 
 Coordinates are pixels of the frame, (x, y) from its top left corner. The model sees the frame
 stretched to a square of S pixels.
@@ -61,13 +61,13 @@ def checked_object(name: object) -> ObjectId:
     return name
 
 
-def checked_frame(frame: object, length: int | None) -> int:
+def checked_frame(frame: object, length: int | None, what: str = "frame") -> int:
     """The index of a frame, in a video of so many; None where that is not known."""
     if isinstance(frame, bool) or not isinstance(frame, int | np.integer):
-        raise PromptError("a frame is named by its number", got=f"a {type(frame).__name__}")
+        raise PromptError(f"a {what} is named by its number", got=f"a {type(frame).__name__}")
     if frame < 0 or (length is not None and frame >= length):
         raise PromptError(
-            f"there is no frame {frame}",
+            f"there is no {what} {frame}",
             expected="0 or more" if length is None else f"0 to {length - 1}",
         )
     return int(frame)

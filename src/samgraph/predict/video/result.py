@@ -1,4 +1,4 @@
-"""What tracking says about one frame.
+"""The result of tracking on one frame.
 
 Results hold low-resolution logits where the engine has them, about 260 KB per object at 1024
 pixels. Masks are downloaded, enlarged and encoded when they are asked for.

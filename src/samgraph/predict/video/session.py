@@ -75,6 +75,11 @@ class TrackingSession(ABC):
         """The ids of the objects, in the order they were added."""
         return tuple(self.states)
 
+    @property
+    def objects_text(self) -> str:
+        """Their number in words, such as `1 object`."""
+        return f"{len(self.states)} object{'s' * (len(self.states) != 1)}"
+
     def remove(self, object: ObjectId) -> None:
         """Forget an object."""
         del self.states[self.state(object).name]

@@ -1,4 +1,4 @@
-"""What a session file may say. All of it is checked here, before anything is built.
+"""What a session file may contain. All of it is checked here, before anything is built.
 
 A session is a `.safetensors` file: JSON in its metadata, arrays beside it. Each field has a type
 and a range, every tensor a name that the JSON accounts for, the shape the model gives it, and
@@ -46,7 +46,7 @@ FRAME, THUMBNAIL, PLACEHOLDER = "stream.frame", "stream.thumbnail", "empty"
 MOST_FRAMES = 2**31
 MOST_OBJECTS = 4096
 MOST_LISTED = 20_000  # frames of an object that have memories or prompts; names that were used
-FAR = 1e6  # pixels, logits
+FAR = 1e6  # pixels, logits, memory: sums of products of such numbers are finite
 
 _INDEX = whole(-MOST_FRAMES, MOST_FRAMES)
 _INDICES = list_of(_INDEX, MOST_LISTED)
@@ -196,10 +196,17 @@ def _check_frames(obj: Mapping[str, Any], found: SessionRecord, name: str) -> No
             raise _damaged(name, f"`{key}` of an object has a frame twice")
         if end is not None and listed and max(listed) >= end:
             raise _damaged(name, f"`{key}` of an object has frame {max(listed)} of {end}")
+        # Only what another session remembered (`remember`) comes before the first frame.
+        if key != "prompted" and listed and min(listed) < 0:
+            raise _damaged(name, f"`{key}` of an object has frame {min(listed)}")
     if set(obj["prompts"]) != set(obj["answers"]) or not set(obj["waiting"]) <= set(obj["answers"]):
         raise _damaged(name, "the prompts of an object and their answers are of different frames")
     if set(obj["prompted"]) & set(obj["tracked"]):
         raise _damaged(name, "an object has a frame that is both prompted and tracked")
+    if not obj["prompted"] and not obj["waiting"]:
+        raise _damaged(name, "an object has no prompted frame")
+    if found.kind == "stream" and not set(obj["waiting"]) <= {found.position - 1}:
+        raise _damaged(name, "an object waits for a frame of the stream that has passed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +215,8 @@ class _Rule:
 
     shape: tuple[int | None, ...]
     dtypes: tuple[str, ...] = ("float32",)
-    low: float = -1e30
-    high: float = 1e30
+    low: float = -FAR
+    high: float = FAR
     least: int = 1
     most: int = 2**62
 
@@ -248,7 +255,7 @@ def _expected(
         for store in ("prompted", "tracked"):
             for frame in obj[store]:
                 yield f"{at}.{store}.{frame}.pointer", pointer
-                if f"{at}.{store}.{frame}.mask" in tensors:
+                if store == "prompted" or f"{at}.{store}.{frame}.mask" in tensors:
                     yield f"{at}.{store}.{frame}.mask", memory
         for frame in obj["answers"]:
             yield f"{at}.answer.{frame}.logits", _Rule((side, side))
@@ -259,7 +266,7 @@ def _expected(
         frames = tensors.get(f"{at}.observed")
         if frames is not None:
             yield f"{at}.observed", _Rule((None,), ("int64",), -MOST_FRAMES, MOST_FRAMES)
-            yield f"{at}.observations", _Rule((frames.size, COLUMNS), low=-FAR, high=FAR)
+            yield f"{at}.observations", _Rule((frames.size, COLUMNS))
     if found.kind == "stream" and FRAME in tensors:
         yield FRAME, _Rule((None, None, 3), ("uint8",), most=3 * MAX_PIXELS)
     if found.kind == "stream" and THUMBNAIL in tensors:
@@ -274,7 +281,7 @@ def _prompt_rules(at: str, tensors: Tensors, found: SessionRecord) -> Iterable[t
     most = MOST_POINTS + 2
     count = 0 if points is None else min(len(points.reshape(-1)) // 2, most)
     is_mask = f"{at}.mask" in tensors
-    yield f"{at}.points", _Rule((0 if is_mask else count, 2), low=-FAR, high=FAR, least=0)
+    yield f"{at}.points", _Rule((0 if is_mask else count, 2), least=0)
     yield f"{at}.labels", _Rule((0 if is_mask else count,), ("int64",), 0, 3, least=0)
     if is_mask:
         is_video = found.kind == "video"

@@ -29,6 +29,7 @@ from samgraph.errors import ImageError, PromptError, VideoError
 from samgraph.media.image.opening import ImageSource
 from samgraph.media.image.reading import Rgb, read_image
 from samgraph.models.family import Features, SegmentationModel
+from samgraph.predict.options import refuses_unknown
 from samgraph.predict.prompts import Prompt
 from samgraph.predict.video.automatic import AutomaticObjects
 from samgraph.predict.video.detections import apply_detections, read_detections
@@ -55,7 +56,7 @@ class Stream(TrackingSession):
         self._watch = Stopwatch()
 
     def __repr__(self) -> str:
-        return f"<stream: {self.position} frames so far, {len(self.objects)} objects>"
+        return f"<stream: {self.position} frames so far, {self.objects_text}>"
 
     @property
     def next_frame(self) -> int:
@@ -67,6 +68,7 @@ class Stream(TrackingSession):
         """How long steps have taken."""
         return self._watch.report
 
+    @refuses_unknown
     def step(
         self,
         frame: ImageSource,
@@ -134,6 +136,7 @@ class Stream(TrackingSession):
             obj.forget_past(index)
         return self.result_of(results)
 
+    @refuses_unknown
     def add(
         self,
         *,

@@ -15,7 +15,7 @@ at 1024 pixels); encoded frames, results and older memories up to the sizes set;
 """
 
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,7 @@ from samgraph.media.image.reading import Rgb
 from samgraph.media.video.frames import FrameSource, open_frames
 from samgraph.media.video.source import Damage
 from samgraph.models.family import Features, SegmentationModel
+from samgraph.predict.options import refuses_unknown
 from samgraph.predict.video.feed import MEGABYTE, EncodedFrames, FrameFeed, feeding
 from samgraph.predict.video.objects import TrackedObject
 from samgraph.predict.video.options import VideoOptions, read_options
@@ -48,8 +49,7 @@ class Video(TrackingSession):
         self, source: FrameSource, model: SegmentationModel, options: VideoOptions
     ) -> None:
         length = source.length if options.length is None else options.length
-        archive = options.archive_mb * MEGABYTE
-        super().__init__(model, options, length, archive_bytes=archive)
+        super().__init__(model, options, length, archive_bytes=options.archive_mb * MEGABYTE)
         self.source, self.size_hw, self.is_going_back = source, source.size_hw, False
         self.encoded = EncodedFrames(source, model, options.cache_mb)
         self.origin: str | None = None
@@ -57,7 +57,7 @@ class Video(TrackingSession):
 
     def __repr__(self) -> str:
         frames = "frames" if self.length is None else f"{self.length} frames"
-        return f"<video {self.source.name}: {frames}, {len(self.objects)} objects>"
+        return f"<video {self.source.name}: {frames}, {self.objects_text}>"
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +75,7 @@ class Video(TrackingSession):
         """What is wrong with the video, as far as it has been read."""
         return self.source.damage
 
+    @refuses_unknown
     def add(
         self,
         *,
@@ -127,6 +128,7 @@ class Video(TrackingSession):
         self.states.clear()
         self.position, self.is_going_back = 0, False
 
+    @refuses_unknown
     def track(
         self,
         *,
@@ -180,10 +182,11 @@ class Video(TrackingSession):
             return results
         return counted(results, count_frames(self.source.length, runs), "frames", progress)
 
+    @refuses_unknown
     def export(
         self,
         path: str | os.PathLike[str],
-        format: str | None = None,
+        format: str | Sequence[str] | None = None,
         *,
         start: int | None = None,
         end: int | None = None,
@@ -202,7 +205,7 @@ class Video(TrackingSession):
 
         Args:
             path: A file or a folder, which is made.
-            format: What to write, where the suffix does not imply it.
+            format: What to write, where the suffix does not imply it; several have a folder each.
             start: As of `track`, and so are `end`, `reverse`, `both` and `progress`.
             end: The last frame, included.
             reverse: Track towards frame 0; files are in the order of frames all the same.
@@ -222,8 +225,7 @@ class Video(TrackingSession):
 
         options = WriteOptions(label=label, tolerance=tolerance, opacity=opacity)
         results = self.track(start=start, end=end, reverse=reverse, both=both, progress=progress)
-        is_ordered = not (reverse or both)
-        return export_video(self, path, format, results, options, is_ordered=is_ordered)
+        return export_video(self, path, format, results, options, is_ordered=not (reverse or both))
 
     def everything(
         self,

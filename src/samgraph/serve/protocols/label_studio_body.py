@@ -98,7 +98,7 @@ class PredictBody(Struct):
 
 
 class SetupBody(Struct):
-    """What Label Studio says about itself."""
+    """Label Studio's description of itself."""
 
     hostname: str | None = None
     access_token: str | None = None

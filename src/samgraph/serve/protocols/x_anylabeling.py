@@ -74,7 +74,7 @@ class PredictBody(Struct):
 
 
 def models(name: str) -> dict[str, Any]:
-    """What `/v1/models` says: one model for images, the same for videos."""
+    """The reply of `/v1/models`: one model for images, the same for videos."""
     buttons = [{"name": button, "value": None} for button in BUTTONS]
     tracking = [{"name": button, "value": None} for button in VIDEO_BUTTONS]
     keep = {"name": "toggle_preserve_existing_annotations", "value": False}
@@ -187,7 +187,7 @@ def error_form(status: int, problem: Problem) -> tuple[int, object]:
 
 
 def success(data: object) -> Response:
-    """A reply that says it worked."""
+    """A reply of success."""
     return json_reply({"success": True, "data": data})
 
 

@@ -321,7 +321,10 @@ def test_quality_is_that_of_the_published_rule() -> None:
 def candidates(*boxes: tuple[int, int, int, int], ious: Any, score: float = 5.0) -> Candidates:
     found = np.array(boxes, np.float32)
     areas = (found[:, 2] - found[:, 0]) * (found[:, 3] - found[:, 1])
-    return Candidates(score, np.array(ious, np.float32), found, areas)
+    masks = np.zeros((len(boxes), 64, 64), np.bool_)
+    for mask, (left, top, right, bottom) in zip(masks, boxes, strict=True):
+        mask[top:bottom, left:right] = True
+    return Candidates(score, np.array(ious, np.float32), found, areas, masks)
 
 
 def test_an_anchor_is_sure_usual_far_from_the_last_and_beside_a_distractor() -> None:
@@ -342,6 +345,13 @@ def test_an_anchor_is_sure_usual_far_from_the_last_and_beside_a_distractor() -> 
     assert not is_anchor(candidates(own, near, ious=(0.9, 0.2)))
     assert not is_anchor(candidates(own, other, ious=(0.8, 0.2)))
     assert not is_anchor(candidates(own, other, ious=(0.9, 0.2), score=-1.0))
+    part, whole = (10, 10, 14, 14), (10, 10, 20, 24)
+    assert not is_anchor(candidates(own, part, ious=(0.9, 0.2))), "a part of the object"
+    assert not is_anchor(candidates(own, whole, ious=(0.9, 0.2))), "10 / 14 is more than 0.7"
+    assert is_anchor(candidates(own, (10, 10, 20, 25), ious=(0.9, 0.2)))
+    specks = candidates(own, (10, 10, 20, 22), ious=(0.9, 0.2))
+    specks.masks[1, 60, 60] = True
+    assert not is_anchor(specks), "the largest part outside the object decides"
 
 
 def test_anchors_are_read_as_prompted_frames_and_kept() -> None:

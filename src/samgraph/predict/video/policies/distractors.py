@@ -1,15 +1,24 @@
-"""distractor-aware: frames on which a look-alike was told apart are remembered as anchors.
+"""distractor-aware: frames that show the object beside a distractor are kept as anchors.
 
-When the decoder is sure of its mask, and another of its masks is elsewhere, the frame shows the
-object beside a distractor. Such a frame is read from then on as a prompted one is: at most four of
-them, the nearest, beside what SAM 2 reads. The rule is that of DAM4SAM (Videnovic et al. 2025).
+When the decoder is sure of its mask, and another of its masks covers something far beyond it, the
+frame shows the object beside a distractor. Such a frame is read from then on as a prompted one is:
+at most four of them, the nearest, beside what SAM 2 reads. The rule is that of DAM4SAM (Videnovic
+et al. 2025).
+
+    of another mask, what is outside the best one, and of that the largest connected part, is a
+    distractor if the box around it and the best mask is much larger than the best mask's box
+
+A mask of a part of the object has nothing outside, so parts are no distractors.
 """
 
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from samgraph.media.mask.components import connected_components
+from samgraph.media.mask.geometry import masks_to_boxes
 from samgraph.predict.video.policies.history import (
     Candidates,
     History,
@@ -30,7 +39,8 @@ class DistractorAwarePolicy(ReferencePolicy):
         area_change: How far its area may be from the median of the last frames, as a fraction.
         area_frames: How many last frames those are.
         anchor_gap: An anchor is more than so many frames from the last one.
-        divergence: The IoU of boxes at or below which another mask counts as a distractor.
+        divergence: The IoU of the best mask's box with the box around it and another mask, at or
+            below which that mask shows a distractor.
     """
 
     most_anchors: int = 4
@@ -101,8 +111,7 @@ class DistractorAwarePolicy(ReferencePolicy):
         usual = self._usual_area(history, position)
         if usual is None or abs(area - usual) > self.area_change * usual:
             return False
-        others = np.delete(candidates.boxes, best, axis=0)[np.delete(candidates.areas, best) > 0]
-        return bool((box_overlaps(candidates.boxes[best], others) <= self.divergence).any())
+        return any(fit <= self.divergence for fit in _fits(candidates, best))
 
     def _usual_area(self, history: History, position: Position) -> float | None:
         """The median area on the last frames where the object was found."""
@@ -111,3 +120,20 @@ class DistractorAwarePolicy(ReferencePolicy):
         found = (history.observed.get(frame) for frame in frames)
         areas = [one.area for one in found if one is not None and one.area > 0]
         return float(np.median(areas)) if areas else None
+
+
+def _fits(candidates: Candidates, best: int) -> Iterator[float]:
+    """For each other mask with something outside the best: how well the best's box fits both."""
+    own = candidates.masks[best]
+    for place, mask in enumerate(candidates.masks):
+        outside = mask & ~own
+        if place != best and outside.any():
+            both = masks_to_boxes((own | _largest_part(outside))[None])
+            yield float(box_overlaps(candidates.boxes[best], both)[0])
+
+
+def _largest_part(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The largest connected component of a mask that is not empty."""
+    labels, areas = connected_components(mask)
+    part: NDArray[np.bool_] = labels == 1 + int(np.argmax(areas[1:]))
+    return part

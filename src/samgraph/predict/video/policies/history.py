@@ -30,13 +30,14 @@ class Candidates:
     """The masks that the decoder offers for one object, on low-resolution masks of side L.
 
     `score` is the object score, a logit. A policy that does not compare masks gets one candidate,
-    with neither box nor area.
+    with neither box nor area, and no masks.
     """
 
     score: float
     ious: Floats  # [M]
     boxes: Floats  # [M, 4] left, top, right, bottom; zeros for an empty mask
     areas: Floats  # [M]
+    masks: NDArray[np.bool_]  # [M, L, L]
 
     @property
     def best(self) -> int:

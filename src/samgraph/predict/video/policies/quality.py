@@ -1,4 +1,4 @@
-"""quality-gated: frames are remembered by how good the model says they are.
+"""quality-gated: frames are remembered by the predicted quality of their masks.
 
     quality = max(0, 2 sigmoid(object score) - 1) * predicted IoU
 

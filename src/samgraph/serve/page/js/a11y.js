@@ -70,7 +70,7 @@ export function startHints() {
   let timer = 0, shown = null;
   const hide = () => { clearTimeout(timer); hint.hidden = true; shown = null; };
   const show = (target) => {
-    if (!target.isConnected) return;
+    if (!target.checkVisibility()) return; // gone, or hidden meanwhile
     shown = target;
     const keys = (target.dataset.key ?? "").split(" ").filter(Boolean).map((key) => h("kbd", {}, key));
     hint.replaceChildren(h("span", {}, target.dataset.hint), ...keys);
@@ -88,7 +88,7 @@ export function startHints() {
     hide();
     if (target && event.pointerType !== "touch") timer = setTimeout(() => show(target), 350);
   });
-  document.addEventListener("pointerdown", hide);
+  for (const event of ["pointerdown", "click"]) document.addEventListener(event, () => { hide(); });
   document.addEventListener("focusin", (event) => { hide(); if (event.target.matches?.("[data-hint]:focus-visible")) show(event.target); });
   document.addEventListener("focusout", hide);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });

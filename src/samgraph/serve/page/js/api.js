@@ -16,8 +16,14 @@ async function failure(response) {
   let error = {};
   try { error = (await response.json()).error ?? {}; } catch { /* not ours: a proxy's page */ }
   const hint = error.hint ?? (response.status === 503 ? "The server is busy. Try again in a moment." : "");
-  return new ApiError(error.message ?? `The server answered ${response.status}.`, { hint, status: response.status, code: error.code });
+  return new ApiError(sentence(error.message ?? `The server answered ${response.status}`), { hint: sentence(hint), status: response.status, code: error.code });
 }
+
+/** What the server says, as a sentence; names and quoted values stay as they are. */
+export const sentence = (text) => text.replace(/^[a-z]+(?=[ ,])/, (word) => word[0].toUpperCase() + word.slice(1)).replace(/[^.?!…`]$/, "$&.");
+
+/** Whether the same request may do better later. */
+export const mayPass = (error) => ["offline", "upload"].includes(error.code) || error.status >= 500;
 
 /** Sends a request; waits and tries again where the server is busy, unless `patient` is false. */
 export async function request(method, path, { body, headers, signal, patient = true } = {}) {
@@ -27,15 +33,30 @@ export async function request(method, path, { body, headers, signal, patient = t
       response = await ask(path, { method, body, headers, signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
+      isAway = true;
       throw new ApiError("The server cannot be reached.", { hint: "Is `samgraph serve` still running? Then try again.", code: "offline" });
     }
-    if (response.ok) return response;
+    if (response.ok) {
+      if (isAway) back();
+      return response;
+    }
     if (response.status === 503 && patient && tries < BUSY_TRIES) {
       await pause(1000 * Math.min(5, Number(response.headers.get("Retry-After")) || 1));
       continue;
     }
     throw await failure(response);
   }
+}
+
+let isAway = false; // the last request found no server
+const returned = [];
+
+/** Calls `f` when the server answers again. */
+export const onReturn = (f) => returned.push(f);
+
+function back() {
+  isAway = false;
+  returned.forEach((f) => f());
 }
 
 const asJson = async (promise) => {
@@ -58,7 +79,7 @@ export async function upload(path, file, { session, pictures, onProgress = () =>
   try {
     response = await sendFile(path, file, { session, pictures, onProgress });
   } catch {
-    throw new ApiError("The upload did not arrive.", { hint: "Is the server still running, and the file still there?" });
+    throw new ApiError("The upload did not arrive.", { hint: "Is the server still running, and the file still there?", code: "upload" });
   }
   if (!response.ok) throw await failure(response);
   return response.json();

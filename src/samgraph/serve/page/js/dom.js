@@ -20,11 +20,25 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+/**
+ * Puts the icons into the page, under the ids `icon-NAME`: they are then there without the server, too. Until they
+ * are, and where they cannot be had, they are parts of icons.svg.
+ */
+export async function loadIcons() {
+  const response = await fetch("static/icons.svg").catch(() => null);
+  if (!response?.ok || $("icon-open")) return;
+  const sheet = new DOMParser().parseFromString(await response.text(), "image/svg+xml").documentElement;
+  for (const symbol of sheet.querySelectorAll("symbol")) symbol.id = `icon-${symbol.id}`;
+  sheet.setAttribute("hidden", "");
+  document.body.append(document.adoptNode(sheet));
+  for (const use of document.querySelectorAll("use")) use.setAttribute("href", use.getAttribute("href").replace("static/icons.svg#", "#icon-"));
+}
+
 /** An icon of icons.svg. */
 export function icon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
-  use.setAttribute("href", `static/icons.svg#${name}`);
+  use.setAttribute("href", `${$(`icon-${name}`) ? "#icon-" : "static/icons.svg#"}${name}`);
   svg.setAttribute("aria-hidden", "true");
   svg.append(use);
   return svg;

@@ -1,6 +1,6 @@
 // The export dialog: every format of the server, effects, session files.
 
-import { get, post, remove, request, saveBlob, saveResponse } from "./api.js";
+import { get, post, remove, request, saveBlob, saveResponse, sentence } from "./api.js";
 import { openDialog } from "./dialog.js";
 import { $, h } from "./dom.js";
 import { documentJson } from "./image.js";
@@ -14,6 +14,8 @@ const SESSION = "session";
 const TITLES = { // what people call the formats, and what is in them; others are shown as the server names them
   effect: ["Effect"], png: ["Mask", "White on black; several objects as a label map"], cutout: ["Cut-out", "The objects alone, on transparent ground"],
   overlay: ["Overlay", "As shown: the objects tinted"], davis: ["DAVIS", "Palette PNG whose pixel values are object ids"], coco: ["COCO", "Instance annotations with masks"],
+  "coco-vid": ["COCO for videos", "CocoVID: instances over frames"], sav: ["SA-V", "A folder per object, a palette PNG per frame"],
+  mot: ["MOT Challenge", "A line of text per box"], mots: ["MOTS", "A line of text per mask"], jsonl: ["JSON lines", "A line per frame, masks as RLE"],
   cvat: ["CVAT", "XML 1.1, to import into a task"], "label-studio": ["Label Studio", "Tasks with predictions"], labelme: ["labelme", "Polygons, one file per picture"],
   polygons: ["Polygons", "Outlines with holes, plain JSON"], sam: ["SAM", "The dicts of the automatic mask generator"], yolo: ["YOLO", "Segmentation labels"], session: ["Session"],
 };
@@ -108,7 +110,7 @@ async function writeVideo(format, words, signal) {
     const { state: now, done, total, message, hint } = await get(`jobs/${job}`);
     if (now === "done") break;
     if (signal.aborted) { await remove(`jobs/${job}`); signal.throwIfAborted(); }
-    if (["failed", "cancelled"].includes(now)) throw Object.assign(new Error(message ?? "The export failed."), { hint });
+    if (["failed", "cancelled"].includes(now)) throw Object.assign(new Error(sentence(message ?? "the export failed")), { hint: sentence(hint ?? "") });
     words.textContent = total ? `Writing, ${done} of ${total}` : "Writing";
     await new Promise((resolve) => setTimeout(resolve, 300));
   }

@@ -1,16 +1,16 @@
 // Starts the page: every part watches the state; this file ties them together.
 
 import { startHints, startRoving, startSheet, startTabs } from "./a11y.js";
-import { get } from "./api.js";
+import { get, onReturn } from "./api.js";
 import { repaint } from "./canvas.js";
-import { $ } from "./dom.js";
+import { $, loadIcons } from "./dom.js";
 import { showEffects, startEffects } from "./effects_panel.js";
 import { startExport } from "./export.js";
 import { showHelp } from "./help.js";
 import { onDocument, redoLabel, undoLabel } from "./history.js";
 import { sync as syncImage } from "./image.js";
 import { KEYS, redoSaid, startKeys, undoSaid } from "./keys.js";
-import { busy, fail } from "./notices.js";
+import { busy, clearAway, fail } from "./notices.js";
 import { startObjects } from "./objects.js";
 import { openFirst } from "./opening.js";
 import { startOpening } from "./open_dialog.js";
@@ -20,7 +20,7 @@ import { startReview } from "./review.js";
 import { set, setting, state, watch } from "./state.js";
 import { startTimeline } from "./timeline.js";
 import { startTools } from "./tools.js";
-import { sync as syncVideo } from "./video.js";
+import { resume, sync as syncVideo } from "./video.js";
 import { fit, onView, resize, view, zoom } from "./view.js";
 
 function startHistory() {
@@ -66,6 +66,7 @@ function startTitle() {
 }
 
 async function connect() {
+  loadIcons();
   try {
     set({ info: await busy("Connecting", get("info")) });
     await openFirst();
@@ -74,6 +75,14 @@ async function connect() {
   }
 }
 
+/** The server is there again: what could not be sent is sent now. */
+function goOn() {
+  clearAway();
+  if (state.medium?.kind === "video") resume();
+  else if (state.medium) syncImage();
+}
+
+onReturn(goOn);
 startTheme();
 startView();
 startHistory();

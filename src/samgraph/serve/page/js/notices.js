@@ -23,6 +23,7 @@ export function fail(host, error, { retry, label = "Try again" } = {}) {
   if (error.name === "AbortError") return;
   const actions = retry ? [h("button", { class: "button small", type: "button", onclick: () => { box.remove(); retry(); } }, label)] : [];
   const box = notice(host, false, [error.message, error.hint], actions);
+  box.toggleAttribute("data-away", error.code === "offline");
 }
 
 /** Shows a success; disappears by itself. */
@@ -30,6 +31,9 @@ export function tell(host, text, actions = []) {
   const box = notice(host, true, [text], actions);
   setTimeout(() => box.remove(), 6000);
 }
+
+/** Takes away what was said of a server that could not be reached. */
+export const clearAway = () => document.querySelectorAll("[data-away]").forEach((box) => box.remove());
 
 /** Takes away what was said in a host. */
 export const clear = (host) => $(host)?.replaceChildren();

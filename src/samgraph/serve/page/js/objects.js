@@ -3,6 +3,7 @@
 import { paintThumbnail } from "./canvas.js";
 import { $, h, icon, iconButton } from "./dom.js";
 import { candidates, shown } from "./masks.js";
+import { openSample } from "./opening.js";
 import { choose, describeObject, removeObject, selectObject, showObject } from "./prompts.js";
 import { active, setting, set, state, watch } from "./state.js";
 import { knownOf } from "./video.js";
@@ -11,7 +12,7 @@ const LOW = 0.6;
 
 /** Keeps the panel in step with the document. */
 export function startObjects() {
-  watch(["objects", "activeId", "results", "frame", "medium", "tool"], drawList);
+  watch(["objects", "activeId", "results", "frame", "medium", "tool", "timeline"], drawList);
   watch(["objects", "activeId", "results", "frame", "medium", "playing"], drawCandidates);
   for (const id of ["new-object", "next-object"]) $(id).addEventListener("click", newObject);
   settingsFields();
@@ -43,7 +44,15 @@ function drawEmpty() {
   $("next-object").hidden = !state.objects.length || state.activeId === null;
   box.hidden = !state.medium || (state.objects.length > 0 && !starting);
   if (starting) box.replaceChildren(h("strong", {}, "Next object"), "Click it in the picture.");
-  else box.replaceChildren(h("strong", {}, "Nothing selected yet"), "Click something in the picture. Its mask appears here, ready to be named, corrected and exported.");
+  else box.replaceChildren(h("strong", {}, "Nothing selected yet"), "Click something in the picture. Its mask appears here, ready to be named, corrected and exported.", ...sampleClips());
+}
+
+/** Beside a sample picture: the samples that are clips, a click away. */
+function sampleClips() {
+  if (state.medium?.kind !== "image" || !state.medium.source.sample) return [];
+  const clips = state.info.samples.filter(({ kind }) => kind === "video");
+  return clips.map((sample) => h("div", { class: "review" }, h("button", { type: "button", "data-clip": sample.id, onclick: () => openSample(sample) },
+    h("img", { src: sample.thumbnail, alt: "" }), h("div", {}, h("strong", {}, sample.title), h("span", {}, "Or try a video: click, then Track")))));
 }
 
 const find = (id) => state.objects.find((object) => object.id === id);
@@ -101,7 +110,13 @@ function scoreText(object) {
   if (!known) return { words: "", low: false, title: "" };
   if (known.present === false) return { words: "absent", low: true, title: "Occluded or absent on this frame" };
   if (known.score == null) return { words: "by hand", low: false, title: "Painted or picked" };
-  return { words: known.score.toFixed(2), low: known.score < LOW, title: "The model's own estimate of the mask's quality, 0 to 1" };
+  return { words: known.score.toFixed(2), low: isLow(object, known.score), title: "The model's own estimate of the mask's quality, 0 to 1" };
+}
+
+/** Whether a score is low: for an object of a tracked video, as its lane says. */
+function isLow(object, score) {
+  const lane = state.timeline?.objects.find(({ id }) => id === object.id);
+  return lane?.tracked.length ? lane.low.some(([from, to]) => from <= state.frame && state.frame <= to) : score < LOW;
 }
 
 let drawnFor = null;

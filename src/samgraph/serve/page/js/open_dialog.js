@@ -30,7 +30,7 @@ export function startOpening() {
 /** Shows the dialog. */
 export function showOpen() {
   const limit = state.info?.limits.max_upload_bytes;
-  const choose = h("button", { type: "button", class: "choose", onclick: () => { dialog.close(); $("files").click(); } },
+  const choose = h("button", { type: "button", class: "choose", autofocus: true, onclick: () => { dialog.close(); $("files").click(); } },
     icon("open"), h("strong", {}, "Choose a file, or drop it on the page"), h("span", {}, `Picture or video${limit ? `, up to ${bytes(limit)}` : ""}; a video together with its session file goes on where you left it`));
   const samples = (state.info?.samples ?? []).map((sample) => h("button", { type: "button", class: "sample", "data-sample": sample.id, onclick: () => { dialog.close(); openSample(sample); } },
     h("img", { src: sample.thumbnail, alt: "" }), h("span", {}, icon(sample.kind === "video" ? "film" : "picture"), sample.title)));

@@ -1,16 +1,16 @@
 // Opening pictures, videos and sessions: files, samples, drops, the address of the page.
 
-import { get, post, upload, ApiError } from "./api.js";
+import { get, mayPass, post, upload, ApiError } from "./api.js";
 import { setPicture } from "./canvas.js";
 import { forgetFrames } from "./frames.js";
 import { commit, replace } from "./history.js";
 import { objectsFrom } from "./image.js";
 import { announce, busy, busyText, clear, fail } from "./notices.js";
-import { bytes } from "./dom.js";
+import { $, bytes } from "./dom.js";
 import { COLORS } from "./prompts.js";
 import { recallPrompts } from "./remember.js";
 import { set, state } from "./state.js";
-import { listen, stopListening, track } from "./tracking.js";
+import { listen, offerToGoOn, stopListening } from "./tracking.js";
 import { ask } from "./transport.js";
 import { fit } from "./view.js";
 import { refreshTimeline, startVideo } from "./video.js";
@@ -35,7 +35,7 @@ export async function openFiles(files) {
     else if (media) await openFile(media, video ? "video" : "image", session);
     if (saved) await openDocument(saved);
   } catch (error) {
-    fail("stage-notice", error, { retry: () => openFiles(list) });
+    fail("stage-notice", error, mayPass(error) ? { retry: () => openFiles(list) } : { retry: () => $("files").click(), label: "Choose another file" });
   }
 }
 
@@ -45,6 +45,7 @@ async function openFile(file, kind, session = null, pictures = null) {
   if (limit && file.size > limit) {
     throw new ApiError(`${file.name} has ${bytes(file.size)}; this server takes ${bytes(limit)}.`, { hint: "Start it with a larger limit: `samgraph serve --help`." });
   }
+  if (!file.size) throw new ApiError(`${file.name} is empty.`);
   const turn = ++opening;
   const sent = upload(kind === "video" ? "videos" : "images", file, {
     session, pictures, onProgress: (share) => busyText(share < 1 ? `Sending ${file.name}, ${Math.round(share * 100)} %` : kind === "video" ? "Opening the video" : "Reading the picture"),
@@ -101,12 +102,6 @@ function setDocument(medium, objects) {
   set({ medium, frame: 0, playing: false, hover: null, found: null, tracking: null, timeline: null, stale: null, results: state.results + 1 });
   if (state.tool === "everything") set({ tool: "point" });
   replace({ objects, activeId: objects.at(-1)?.id ?? null }, { forget: true });
-}
-
-/** A track ended with the server: what is left of it can be done now. */
-function offerToGoOn() {
-  const error = { message: "Tracking stopped when the server did.", hint: "What was tracked is kept." };
-  fail("timeline-notice", error, { retry: () => track("both"), label: "Go on" });
 }
 
 function objectsOfVideo(objects, kept) {

@@ -160,6 +160,12 @@ function drawStrip() {
 }
 const drawStripSoon = debounce(drawStrip, 120);
 
+/** Scrolls a lane into sight, where there are more than fit. */
+function showLane(index) {
+  const box = parts.names.parentElement;
+  if (index >= 0) box.scrollTop = Math.min(index * LANE, Math.max(box.scrollTop, (index + 1) * LANE - box.clientHeight));
+}
+
 function drawLanes() {
   if (state.medium?.kind !== "video" || !parts) return;
   const { objects, timeline } = state;
@@ -169,6 +175,8 @@ function drawLanes() {
     parts.names.replaceChildren(...objects.map((object) => h("button", {
       type: "button", "aria-current": String(object.id === state.activeId), "aria-label": describe(object), onclick: () => selectObject(object.id),
     }, h("i", { style: { background: object.color } }), h("span", {}, object.name))));
+    if (parts.activeLane !== state.activeId) showLane(objects.findIndex(({ id }) => id === state.activeId));
+    parts.activeLane = state.activeId;
   }
   const canvas = parts.canvas, ratio = devicePixelRatio || 1;
   const width = canvas.parentElement.clientWidth - parts.names.offsetWidth - 12, height = Math.max(1, objects.length) * LANE;

@@ -1,6 +1,6 @@
 // Tracking: start, progress as server-sent events, cancel.
 
-import { get, post, remove } from "./api.js";
+import { get, post, remove, sentence } from "./api.js";
 import { announce, clear, fail, tell } from "./notices.js";
 import { set, state } from "./state.js";
 import { arrival } from "./frames.js";
@@ -16,15 +16,24 @@ let before = null; // the frame shown before tracking began to move
 export function listen() {
   stopListening();
   events = openEvents(`${address()}/events`);
+  events.addEventListener("open", () => { clear("timeline-notice"); done(); }); // what was said while nobody listened
   events.addEventListener("progress", (event) => progress(JSON.parse(event.data)));
   events.addEventListener("done", done);
   events.addEventListener("cancelled", () => finish("Tracking was cancelled; what was tracked stays."));
   events.addEventListener("error", (event) => {
-    if (event.data === undefined) return; // the connection: the browser tries again by itself
+    if (event.data === undefined) return lost(event.target);
     const { message, hint } = JSON.parse(event.data);
     finish(null);
-    fail("timeline-notice", { message, hint }, { retry: () => track() });
+    fail("timeline-notice", { message: sentence(message), hint }, { retry: () => track() });
+    return undefined;
   });
+}
+
+/** The connection was lost: the browser tries again by itself, unless the server refused it. */
+function lost(source) {
+  if (source !== events) return;
+  fail("timeline-notice", { message: "The connection to the server was lost.", hint: "Trying again. What was tracked is kept." });
+  if (source.readyState === 2) setTimeout(() => { if (source === events) listen(); }, 2000);
 }
 
 /** Stops listening: another medium was opened. */
@@ -53,15 +62,25 @@ async function follow(frame) {
   following = false;
 }
 
-/** A track is done; the server may tell of one that ended just before the one that runs. */
+/** A track may be done; the server may tell of one that ended just before the one that runs. */
 async function done() {
   const { id } = state.medium;
-  const { tracking } = await get(`videos/${id}`).catch(() => ({ tracking: null }));
-  if (state.medium?.id === id && !tracking) finish("Tracking is done.");
+  const known = await get(`videos/${id}`).catch(() => null);
+  if (!known || known.tracking || state.medium?.id !== id || !state.tracking) return;
+  const isInterrupted = known.interrupted?.length > 0;
+  finish(isInterrupted ? null : "Tracking is done.");
+  if (isInterrupted) offerToGoOn();
+}
+
+/** A track ended with the server: what is left of it can be done now. */
+export function offerToGoOn() {
+  const error = { message: "Tracking stopped when the server did.", hint: "What was tracked is kept." };
+  fail("timeline-notice", error, { retry: () => track("both"), label: "Go on" });
 }
 
 function finish(text) {
   stopListening();
+  clear("timeline-notice");
   const cancelled = text?.includes("cancelled");
   set({ tracking: null, stale: cancelled ? state.stale : null });
   if (state.settings.follow && before !== null) set({ frame: before });

@@ -1,6 +1,6 @@
 // A video: prompts are sent to the server, which keeps them; masks are fetched for frames that are looked at.
 
-import { get, post, remove, send } from "./api.js";
+import { get, mayPass, post, remove, send } from "./api.js";
 import { plain } from "./image.js";
 import { announce, fail } from "./notices.js";
 import { failOnMedium } from "./opening.js";
@@ -15,6 +15,7 @@ const MOST_FRAMES = 1500; // frames whose masks are kept
 let masks = new Map();      // frame -> Map(object -> {rle, score, present, box, area})
 let serverIds = new Map();  // our id -> the server's
 let choices = new WeakMap(); // Prompt -> the image decoder's candidates for it
+let queue = [];             // changes that the server does not have yet
 let work = Promise.resolve();
 let fetching = null;
 let refreshing = null;      // the timeline: null, "once", or "again" when asked for meanwhile
@@ -26,21 +27,41 @@ const ourId = (id) => [...serverIds].find(([, theirs]) => theirs === id)?.[0] ??
 /** Starts over with a video's objects as the server tells them: {id, name, color, prompts: [frame]}. */
 export function startVideo(objects) {
   masks = new Map();
+  queue = [];
   choices = new WeakMap();
   fetching = null;
   outdated = new Set();
   serverIds = new Map(objects.map(({ id }) => [id, id]));
 }
 
-/** Sends what differs between two documents; failures are shown and the masks fetched again. */
+/** Sends what differs between two documents, in order; what cannot be sent now is kept and sent later. */
 export function sync(before, after) {
   const jobs = changesBetween(before.objects, after.objects);
-  if (!jobs.length) return;
-  for (const { run, host } of jobs) {
-    work = work.then(run).catch((error) => (host ? fail(host, error) : failOnMedium(error)));
-  }
-  work = work.then(() => remember(after.objects));
+  queue.push(...jobs);
+  if (jobs.length) resume();
+}
+
+/** Sends what is still to be sent. */
+export function resume() {
+  if (!queue.length) return;
+  work = work.then(sendAll);
   work.then(refreshTimeline); // not waited for: the next click comes first
+}
+
+async function sendAll() {
+  const jobs = queue; // another video has another list
+  while (jobs === queue && jobs.length) {
+    const { run, host } = jobs[0];
+    try {
+      await run();
+    } catch (error) {
+      if (host) fail(host, error, mayPass(error) ? { retry: resume } : {});
+      else failOnMedium(error, mayPass(error) ? resume : undefined);
+      if (mayPass(error)) return;
+    }
+    jobs.shift();
+  }
+  if (jobs === queue) remember(state.objects);
 }
 
 function remember(objects) {
@@ -96,17 +117,18 @@ async function sendPrompt(id, frame, prompt, choice) {
     const result = await post(`${address()}/frames/${frame}/predict`, { ...body, multimask: false });
     body = { mask: result.masks[result.best].rle };
   }
+  const wasTracked = Boolean(masks.get(frame)?.get(id));
   const reply = await post(`${address()}/prompts`, { frame, object: serverIds.get(id), ...body });
   markStale(id, frame);
   take(reply);
   const own = masks.get(frame)?.get(id);
   if (own) announce(`Mask on frame ${frame}${own.score == null ? "" : `, score ${own.score.toFixed(2)}`}.`);
-  if (choice == null) offerChoices(prompt, frame);
+  if (choice == null && !wasTracked) offerChoices(prompt, frame);
 }
 
-/** The other masks that a single click may mean, shown as candidates. */
+/** The other masks that a first click may mean, shown as candidates; a correction of a tracked mask means one. */
 async function offerChoices(prompt, frame) {
-  if (prompt.points.length !== 1 || prompt.box || prompt.mask || promptBefore(prompt)) return;
+  if (prompt.points.length !== 1 || !prompt.labels[0] || prompt.box || prompt.mask || promptBefore(prompt)) return;
   try {
     choices.set(prompt, await post(`${address()}/frames/${frame}/predict`, { ...plain(prompt), multimask: true }, { patient: false }));
     set({ results: state.results + 1 });

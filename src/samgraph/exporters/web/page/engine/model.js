@@ -57,12 +57,14 @@ async function fetched(url) {
 /** SAM 2: encode, decode, mask prompts, memories. One run at a time, in the order they were asked for. */
 export class Model {
   constructor({ ort, device, threads }, manifest, halves, base) {
-    const { constants: known, preprocessing } = manifest;
+    const { constants: known, preprocessing, graphs } = manifest;
     Object.assign(this, { ort, device, threads, manifest, halves, base, sessions: new Map(), last: Promise.resolve() });
     Object.assign(this, {
       size: known.image_size, maskSide: known.mask_size, channels: known.channels, tokens: known.memory_tokens,
       memoryChannels: known.memory_channels, memoryFrames: known.memory_frames, maxPointers: known.max_pointers,
-      everything: known.everything, obeysClicks: Boolean(known.obeys_clicks), absentPointer: Float32Array.from(known.absent_pointer),
+      maps: Object.fromEntries(graphs.image_encoder.outputs.map(({ name, shape }) => [name, [1, ...shape.slice(1)]])),
+      everything: known.everything, obeysClicks: Boolean(known.obeys_clicks),
+      absentPointer: Float32Array.from(known.absent_pointer),
       preprocessing: { size: known.image_size, mean: preprocessing.mean, std: preprocessing.std },
     });
   }
@@ -129,12 +131,12 @@ export class Model {
     });
   }
 
-  features({ embedding, fine_0: fine0, fine_1: fine1 }) {
-    const { channels: C, maskSide: L } = this, E = this.size / 16;
-    return { embedding: [embedding, [1, C, E, E]], fine_0: [fine0, [1, C / 8, L, L]], fine_1: [fine1, [1, C / 4, 2 * E, 2 * E]] };
+  /** Feature maps of one image, as inputs; which there are depends on the model. */
+  features(found) {
+    return Object.fromEntries(Object.entries(this.maps).map(([name, shape]) => [name, [found[name], shape]]));
   }
 
-  /** Pixels [3, S, S], normalised -> {embedding, fine_0, fine_1}. */
+  /** Pixels [3, S, S], normalised -> {embedding, ...}. */
   encode(pixels) {
     return this.run("image_encoder", { image: [pixels, [1, 3, this.size, this.size]] });
   }
@@ -169,7 +171,7 @@ export class Model {
   async encodeMemory({ embedding }, logits, score, isPrompted) {
     const side = this.maskSide;
     const { memory } = await this.run("memory_encoder", {
-      embedding: this.features({ embedding }).embedding, mask: [logits, [1, 1, side, side]],
+      embedding: [embedding, this.maps.embedding], mask: [logits, [1, 1, side, side]],
       object_score: [Float32Array.of(score), [1, 1]], binary: [Uint8Array.of(isPrompted ? 1 : 0), [1]],
     });
     return memory;
@@ -177,8 +179,9 @@ export class Model {
 
   /** A frame's embedding conditioned on memories [F, T, channels] and pointers [Q, C]. */
   async attend(embedding, { memory, frames, slots, pointers, times }) {
-    const found = await this.run("memory_attention", {
-      embedding: this.features({ embedding }).embedding, memory: [memory, [1, frames, this.tokens, this.memoryChannels]],
+    const one = "memory_attention_one"; // some models attend otherwise to a single frame
+    const found = await this.run(frames === 1 && this.manifest.graphs[one] ? one : "memory_attention", {
+      embedding: [embedding, this.maps.embedding], memory: [memory, [1, frames, this.tokens, this.memoryChannels]],
       slots: [BigInt64Array.from(slots, BigInt), [1, frames]], pointers: [pointers, [1, times.length, this.channels]],
       pointer_times: [Float32Array.from(times), [1, times.length]],
     });

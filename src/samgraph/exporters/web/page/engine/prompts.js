@@ -1,4 +1,4 @@
-// Prompts of requests, checked and turned into what the decoder takes; as `predict/prompts.py` does.
+// Prompts of requests, checked and converted to the decoder's input; as `predict/prompts.py` does.
 
 import { RequestError } from "./errors.js";
 import { runs } from "../static/js/rle.js";

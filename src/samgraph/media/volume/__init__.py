@@ -1,0 +1,1 @@
+"""Volumes such as CT and MR scans: reading, orientation, windows, slices as frames, writing."""

@@ -1,0 +1,1 @@
+"""Segmenting volumes slice by slice: prompts on key slices, tracked in both directions."""
