@@ -126,7 +126,7 @@ def follow(
                 multimask=torch.ones(N, dtype=torch.bool, device=device),
                 no_memory=False,
             )
-            if is_corrected:
+            if corrections is not None and is_corrected:
                 answer = corrections.make(student, {**frame, "embedding": recalled}, answer)
             mask = STEEPER * answer["best_mask"]
         answers.append(answer)
