@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,8 @@ def load_pydicom() -> ModuleType:
             "DICOM series are read with pydicom, which is not installed",
             hint="pip install samgraph[volume]; `.npy` files work without it",
         ) from error
-    return cast("ModuleType", pydicom)
+    module: ModuleType = pydicom
+    return module
 
 
 def read_series(folder: Path, name: str, series: str | None = None, most: int = MAX_VOXELS) -> Scan:

@@ -34,7 +34,8 @@ def load_nibabel() -> ModuleType:
             "NIfTI files are read and written with nibabel, which is not installed",
             hint="pip install samgraph[volume]; `.npy` files work without it",
         ) from error
-    return cast("ModuleType", nibabel)
+    module: ModuleType = nibabel
+    return module
 
 
 def header_size(head: bytes) -> int | None:
