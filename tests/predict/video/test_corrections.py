@@ -118,6 +118,18 @@ def test_new_clicks_in_place_of_old_ones_are_corrections_too(obeying: Segmentati
     assert 2 not in plain.states[1].tracked
 
 
+def test_the_only_prompts_in_place_of_themselves_begin_anew(obeying: SegmentationModel) -> None:
+    """Nothing is remembered that they could correct."""
+    video = tracked(obeying)
+    still = open_video(obeying, [scenes.frame(i) for i in range(4)])
+    given: dict[str, Any] = {"points": [(40, 50), (90, 90)], "labels": [1, 0]}
+
+    again = video.add(frame=0, object=1, **given, replace=True)
+
+    assert 0 not in video.states[1].tracked
+    np.testing.assert_array_equal(again.mask(1), still.add(frame=0, object=1, **given).mask(1))
+
+
 def test_a_box_is_answered_as_on_a_still_image(obeying: SegmentationModel) -> None:
     video, still = tracked(obeying), open_video(obeying, [scenes.frame(i) for i in range(4)])
     box = (20, 30, 90, 80)

@@ -173,8 +173,8 @@ class TrackingSession(ABC):
         if replace and frame in obj.prompts:
             passed = obj.tracked.get(frame)
             obj.take_back(frame)
-            if passed is not None and self.model.config.obeys_clicks:
-                obj.tracked[frame] = passed  # the new clicks are corrections too
+            if passed is not None and obj.prompts and self.model.config.obeys_clicks:
+                obj.tracked[frame] = passed  # the new clicks correct what other prompts gave
         self._encode_waiting(frame)
         earlier = obj.prompts.get(frame)
         prompt = given if earlier is None else earlier.joined(given)

@@ -37,7 +37,7 @@ export class Tracker {
     if (obj.prompted.has(frame)) {
       const passed = obj.passed.get(frame);
       takeBack(obj, frame);
-      if (passed !== undefined && this.model.obeysClicks) obj.passed.set(frame, passed); // the new clicks are corrections too
+      if (passed !== undefined && obj.prompted.size && this.model.obeysClicks) obj.passed.set(frame, passed); // the new clicks correct what other prompts gave
     }
     const answer = await this.answer(obj, frame, body);
     obj.prompted.add(frame);
