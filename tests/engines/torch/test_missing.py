@@ -42,13 +42,20 @@ def test_the_engine_without_torch_says_what_to_install() -> None:
 
 @pytest.mark.usefixtures("no_torch")
 @pytest.mark.parametrize("engine", [None, "torch"])
-def test_cuda_without_torch_says_what_to_install(engine: str | None) -> None:
+@pytest.mark.parametrize(
+    ("gpus", "hint"),
+    [(1, 'pip install samgraph[torch], or use device="cpu"'), (0, 'use device="cpu"')],
+)
+def test_cuda_without_torch_says_what_to_install_if_there_is_a_gpu(
+    engine: str | None, gpus: int, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samgraph.engines.devices._cuda_devices", lambda: gpus)
     with pytest.raises(EngineError) as caught:
         Session("cuda", CompileOptions(engine=engine, cache=False))
 
     lines = str(caught.value).splitlines()
     assert lines[0] == "device `cuda` cannot be used here"
-    assert lines[-1] == '  hint: pip install samgraph[torch], or use device="cpu"'
+    assert lines[-1] == f"  hint: {hint}"
 
 
 @pytest.mark.parametrize("engine", ["openvino", "reference"])
