@@ -121,11 +121,9 @@ class Model:
         """Several images, encoded in batches.
 
         Args:
-            sources: Any number of what `image` takes. All stay in memory: about 16 MB per image at
-                1024 pixels, and the pixels themselves.
+            sources: Any number of what `image` takes. All stay in memory, 16 MB each at 1024 pixels.
             batch: Images per run of the encoder.
-            on_error: With "skip", an image that cannot be read is left out and its error is kept
-                in `failures`.
+            on_error: With "skip", unreadable images are left out, their errors in `failures`.
             max_pixels: The most pixels accepted per image.
 
         Raises:
@@ -176,8 +174,7 @@ class Model:
             points_per_batch: Points per progress report; does not change the result.
             pred_iou_thresh: Masks with a lower predicted IoU are dropped. If omitted, the model's
                 own threshold: 0.8 for released models.
-            stability_score_thresh: Masks with a lower stability score are dropped. If omitted, the
-                model's own threshold: 0.95 for released models.
+            stability_score_thresh: The same for the stability score: 0.95 for released models.
             stability_score_offset: How far the threshold is moved to compute that score.
             mask_threshold: The logit above which a pixel belongs to a mask.
             box_nms_thresh: IoU of boxes above which non-maximum suppression drops a mask.

@@ -85,7 +85,7 @@ def test_one_image_is_not_a_list_of_them(source: Any) -> None:
 
 
 def test_a_misspelt_prompt_is_named_in_the_error(images: EncodedImages) -> None:
-    with pytest.raises(OptionError, match="has no option `pionts`(.|\n)*did you mean `points`"):
+    with pytest.raises(OptionError, match=r"has no option `pionts`(.|\n)*did you mean `points`"):
         images.predict(pionts=[])  # type: ignore[call-arg]  # that is what is tested
 
 
