@@ -121,7 +121,7 @@ class Model:
         """Several images, encoded in batches.
 
         Args:
-            sources: Any number of what `image` takes. All stay in memory, 16 MB each at 1024 pixels.
+            sources: Any number of what `image` takes. All stay in memory, 16 MB each at 1024 px.
             batch: Images per run of the encoder.
             on_error: With "skip", unreadable images are left out, their errors in `failures`.
             max_pixels: The most pixels accepted per image.
