@@ -3,6 +3,7 @@
 import os
 import stat
 import struct
+import tracemalloc
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -299,6 +300,14 @@ def large_head(path: Path) -> None:
     os.truncate(path, cache_module._HEAD.size + (4 << 40))
 
 
+def larger_than_its_graph(path: Path) -> None:
+    """Less than a cache may hold, and far more than the graph can need."""
+    data = path.read_bytes()
+    at, length = cache_module._HEAD.size - 40, 7 << 30
+    path.write_bytes(data[:at] + struct.pack("<Q", length) + data[at + 8 :])
+    os.truncate(path, cache_module._HEAD.size + length)
+
+
 def loop(path: Path) -> None:
     path.unlink()
     path.symlink_to(path.name)
@@ -324,6 +333,27 @@ def test_a_bad_entry_costs_a_compilation_and_nothing_else(
     assert len(compilations) == 2
     assert path.is_file()
     assert not path.is_symlink()
+
+
+def test_no_more_is_read_than_the_graph_can_need(tmp_path: Path) -> None:
+    first = run(tmp_path)
+    (path,) = files(tmp_path)
+    larger_than_its_graph(path)
+
+    tracemalloc.start()
+    with pytest.warns(SamgraphWarning, match="damaged; compiling anew"):
+        assert run(tmp_path) == first
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 1 << 30
+
+
+def test_what_would_not_be_read_is_not_kept(tmp_path: Path) -> None:
+    GraphCache(tmp_path, 3).store("key", b"data")
+    GraphCache(tmp_path, 4).store("other", b"data")
+
+    assert [path.stem for path in files(tmp_path)] == ["other"]
 
 
 def test_the_folder_is_for_this_user_alone(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from samgraph.version import __version__
 _MAGIC = b"samgraph compiled graph 2\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}s64sQ32s")
 _KEEP_BYTES = 8 << 30
+_SPARE_BYTES = 256 << 20  # of a compiled graph: code and constants
 _ABANDONED_SECONDS = 3600.0  # after which a temporary file is considered abandoned
 
 
@@ -64,6 +65,11 @@ def cache_key(graph: Graph, weights: Mapping[str, Array], *settings: str) -> str
     return state.hexdigest()[:32]
 
 
+def most_bytes(weights: Mapping[str, Array]) -> int:
+    """A size that no compiled graph with these weights exceeds, so that no file asks for more."""
+    return _SPARE_BYTES + 8 * sum(array.nbytes for array in weights.values())
+
+
 @cache
 def _code_digest() -> str:
     """A hash of the source of passes and engines, so that code changes invalidate the cache."""
@@ -76,10 +82,13 @@ def _code_digest() -> str:
 
 
 class GraphCache:
-    """A folder of compiled graphs. It never raises: at worst it warns and caches nothing."""
+    """A folder of compiled graphs. It never raises: at worst it warns and caches nothing.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    An entry of more than `most_bytes` is neither read nor kept.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int = _KEEP_BYTES) -> None:
+        self.folder, self._most_bytes = folder, min(most_bytes, _KEEP_BYTES)
 
     def load(self, key: str) -> memoryview | None:
         """The content stored under `key`; None if there is none, or it is damaged."""
@@ -87,7 +96,7 @@ class GraphCache:
         if not self._is_ours():
             return None
         try:
-            found = _read(path, key)
+            found = _read(path, key, self._most_bytes)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, MemoryError) as error:
@@ -101,6 +110,8 @@ class GraphCache:
 
     def store(self, key: str, data: bytes) -> None:
         """Store `data` under `key`, atomically."""
+        if len(data) > self._most_bytes:
+            return
         path = self._path(key)
         fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
@@ -151,7 +162,7 @@ class GraphCache:
             total -= status.st_size
 
 
-def _read(path: Path, key: str) -> memoryview | str:
+def _read(path: Path, key: str, most_bytes: int) -> memoryview | str:
     """The content of an entry whose key, length and checksum are right, or the problem."""
     try:
         file = open_regular(path)
@@ -165,7 +176,7 @@ def _read(path: Path, key: str) -> memoryview | str:
         if len(raw) < _HEAD.size:
             return "damaged"
         magic, named, length, digest = _HEAD.unpack(raw)
-        if magic != _MAGIC or status.st_size != _HEAD.size + length or length > _KEEP_BYTES:
+        if magic != _MAGIC or status.st_size != _HEAD.size + length or length > most_bytes:
             return "damaged"
         if named != _padded(key):
             return "that of another graph"

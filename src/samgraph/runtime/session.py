@@ -33,7 +33,7 @@ from samgraph.passes import Pass, fold_params, optimise, passes_for
 from samgraph.passes.cut import cut
 from samgraph.passes.fold_params import Folded
 from samgraph.passes.pipeline import ALL, FOLD, Watch
-from samgraph.runtime.cache import GraphCache, cache_key, default_cache_dir
+from samgraph.runtime.cache import GraphCache, cache_key, default_cache_dir, most_bytes
 from samgraph.runtime.devices import Choice, choose
 from samgraph.runtime.options import CompileOptions
 from samgraph.runtime.profiles import FUSED, Profile
@@ -230,7 +230,7 @@ class Session:
         engine = self._choice.engine
         if not self.options.cache or not engine.caches_programs:
             return CompiledGraph(graph, bound, self.build(graph, bound), self)
-        cache = GraphCache(self._folder)
+        cache = GraphCache(self._folder, most_bytes(bound))
         key = cache_key(graph, bound, engine.name, engine.version(), str(self._settings()))
         program = self._restore(cache.load(key))
         if program is None:
