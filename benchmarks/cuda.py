@@ -1,10 +1,11 @@
-"""SAM 2 on one GPU: checked against float32, and timed. Under eight minutes on an H200.
+"""SAM 2 and its sister models on one GPU: checked against float32, and timed.
 
     python benchmarks/cuda.py [--out FOLDER] [--models tiny,base-plus,large] [--only NAME,...]
 
-Random weights, 1024 pixels, bf16, frames of 960 x 540 given as host arrays; one object with a full
-bank unless said otherwise. Writes `cuda.json` and `cuda.md`. Needs torch with CUDA and Triton. A
-part that fails is reported as such, and the others run all the same.
+Under eight minutes on an H200 for these. `--models tiny,edgetam,efficienttam-s` is the same of the
+sister models. Random weights, 1024 pixels, bf16, frames of 960 x 540 given as host arrays; one
+object with a full bank unless said otherwise. Writes `cuda.json` and `cuda.md`. Needs torch with
+CUDA and Triton. A part that fails is reported as such, and the others run all the same.
 """
 
 import argparse
@@ -27,9 +28,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT), str(ROOT / "docs")]
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-from samgraph.models.loading import load_model  # noqa: E402
+from samgraph.models.loading import find_config, load_model  # noqa: E402
 from samgraph.models.sam2.config import CONFIGS  # noqa: E402
-from samgraph.models.sam2.graphs import weight_shapes  # noqa: E402
 from samgraph.predict.model import Model  # noqa: E402
 from tests import tolerances, weights  # noqa: E402
 
@@ -84,13 +84,18 @@ class Report:
         (folder / "cuda.md").write_text("\n".join(lines) + "\n")
 
 
+def config_name(name: str) -> str:
+    """The config of a model; a size alone is one of SAM 2.1."""
+    return full if (full := f"sam2.1-{name}") in CONFIGS else name
+
+
 def random_weights(name: str) -> dict[str, Any]:
     """Weights of the sizes and spreads of `tests/weights.py`, drawn quickly."""
     rng, made = np.random.default_rng(0), {}
-    for key, shape in weight_shapes(CONFIGS[f"sam2.1-{name}"]).items():
+    family, config = find_config(config_name(name))
+    for key, shape in family.weight_shapes(config).items():
         spread, centre = weights._spread_and_centre(key, tuple(shape))
-        values = rng.standard_normal(shape, dtype=np.float32)
-        made[key] = values * np.float32(spread) + np.float32(centre)
+        made[key] = np.asarray(rng.standard_normal(shape, np.float32) * spread + centre, np.float32)
     return made
 
 
@@ -110,29 +115,30 @@ def milliseconds(work: Callable[[], Any], runs: int = 20) -> float:
     return min(times)
 
 
-def part_inputs(core: Any, objects: int) -> dict[str, dict[str, Any]]:
+def part_inputs(core: Any, objects: int, device: str = "cuda") -> dict[str, dict[str, Any]]:
     """Random inputs of the graphs that a tracked frame runs, with a full bank."""
-    config, draw = core.config, torch.Generator("cuda").manual_seed(0)
+    config, draw = core.config, torch.Generator(device).manual_seed(0)
     C, E, L, S = config.channels, config.grid, config.mask_size, config.image_size
     frames, pointers, pages = config.memory_frames, config.max_pointers, 8 + 8 * objects
 
     def normal(*shape: int) -> Any:
-        return torch.randn(shape, device="cuda", generator=draw)
+        return torch.randn(shape, device=device, generator=draw)
 
     def rows(most: int, *shape: int) -> Any:
-        return torch.randint(0, most, shape, device="cuda", generator=draw)
+        return torch.randint(0, most, shape, device=device, generator=draw)
 
-    maps = {"fine_0": normal(1, C // 8, L, L), "fine_1": normal(1, C // 4, 2 * E, 2 * E)}
+    maps = {name: normal(1, *shape) for name, shape in config.feature_maps.items()}
+    del maps["embedding"]  # which is conditioned for each object
     return {
         "image_encoder": {"image": normal(1, 3, S, S)},
         "attend_bank": {
             "embedding": normal(1, C, E, E),
-            "pages": normal(pages, E * E, config.memory_channels).bfloat16(),
+            "pages": normal(pages, config.memory_tokens, config.memory_channels).bfloat16(),
             "frames": rows(pages, objects, frames),
-            "slots": torch.arange(frames, device="cuda").repeat(objects, 1),
+            "slots": torch.arange(frames, device=device).repeat(objects, 1),
             "pointer_rows": normal(64, C),
             "pointers": rows(64, objects, pointers),
-            "pointer_times": torch.rand((objects, pointers), device="cuda", generator=draw),
+            "pointer_times": torch.rand((objects, pointers), device=device, generator=draw),
         },
         "decode_tracked": {
             "embedding": normal(objects, C, E, E),
@@ -141,8 +147,8 @@ def part_inputs(core: Any, objects: int) -> dict[str, dict[str, Any]]:
         "memory_encoder": {
             "embedding": normal(1, C, E, E),
             "mask": normal(objects, 1, L, L) * 5,
-            "object_score": torch.ones((objects, 1), device="cuda"),
-            "binary": torch.zeros(objects, dtype=torch.bool, device="cuda"),
+            "object_score": torch.ones((objects, 1), device=device),
+            "binary": torch.zeros(objects, dtype=torch.bool, device=device),
         },
     }
 
@@ -155,17 +161,25 @@ TITLES = {
 }
 
 
+def own_graph(core: Any, graph: str) -> str:
+    """Its name in the model: variants with a pooled memory have their own attention."""
+    pooled = core.frame_graphs[-1].removeprefix("memory_attention")
+    return graph + pooled if graph == "attend_bank" else graph
+
+
 def time_parts(report: Report, name: str, core: Any) -> None:
     """Each graph of a tracked frame, inputs copied in and outputs out."""
     for graph, inputs in part_inputs(core, 1).items():
-        taken = milliseconds(lambda graph=graph, inputs=inputs: core.run(graph, **inputs))
+        own = own_graph(core, graph)
+        taken = milliseconds(lambda own=own, inputs=inputs: core.run(own, **inputs))
         report.note(f"{TITLES[graph]}, {name}, ms", taken)
 
 
 def check_parts(report: Report, name: str, core: Any, exact: Any) -> None:
     """Each graph against float32, relative to the size of its outputs: bounds of the tests."""
     for graph, inputs in part_inputs(core, 2).items():
-        found, wanted = core.run(graph, **inputs), exact.run(graph, **inputs)
+        own = own_graph(core, graph)
+        found, wanted = core.run(own, **inputs), exact.run(own, **inputs)
         for output, value in wanted.items():
             error = float((found[output] - value).norm() / value.norm())
             report.note(f"error of {graph}.{output}, {name}", error)
@@ -331,10 +345,10 @@ def time_reference(report: Report, name: str, made: dict[str, Any]) -> None:
 
 
 def run_model(report: Report, name: str, only: set[str]) -> None:
-    """All that is measured of one size."""
+    """All that is measured of one model."""
     made = random_weights(name)
     torch.cuda.reset_peak_memory_stats()
-    core: Any = load_model(made, config=f"sam2.1-{name}", device="cuda")
+    core: Any = load_model(made, config=config_name(name), device="cuda")
     model = Model(core)
     jobs: dict[str, Callable[[], None]] = {
         "parts": lambda: time_parts(report, name, core),
@@ -347,10 +361,11 @@ def run_model(report: Report, name: str, only: set[str]) -> None:
         if not only or job in only:
             report.part(f"{job}, {name}", work)
     report.note(f"peak memory, {name}, GB", torch.cuda.max_memory_allocated() / 1e9)
-    if importlib.util.find_spec("sam2") is not None and (not only or "reference" in only):
+    has_reference = importlib.util.find_spec("sam2") is not None and config_name(name) != name
+    if has_reference and (not only or "reference" in only):
         report.part(f"reference, {name}", lambda: time_reference(report, name, made))
     if not only or "checks" in only:
-        exact = load_model(made, config=f"sam2.1-{name}", device="cuda", precision="fp32")
+        exact = load_model(made, config=config_name(name), device="cuda", precision="fp32")
         report.part(f"checks, {name}", lambda: check_parts(report, name, core, exact))
 
 

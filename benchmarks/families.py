@@ -6,6 +6,7 @@ A frame is what tracking one object takes with a full memory (seven frames, sixt
 encoder, memory attention, decoder, memory encoder, one after another. Each model is a process of
 its own with random weights; rounds are interleaved. `NAME:torch` is the same model evaluated by
 torch op by op, no pass run on its graphs: what a plain implementation in torch does.
+`NAME:pooled-memory`, or another approximation, is the model with it.
 `edgetam:transformers` is the model of that name in transformers (with timm and torchvision), a
 whole frame only. `--kind cpu --threads 1` compares processor time, on a machine that others use.
 """
@@ -93,7 +94,7 @@ def transformers_jobs(threads: int) -> Jobs:
 def frame_jobs(name: str, threads: int, device: str) -> Jobs:
     """Each graph with its typical inputs, and `frame`: all of them in turn."""
     from samgraph.models.loading import find_config, load_model
-    from samgraph.runtime import CompileOptions
+    from samgraph.runtime import APPROXIMATIONS, CompileOptions
     from tests.weights import tensor
 
     model_name, _, kind = name.partition(":")
@@ -103,22 +104,25 @@ def frame_jobs(name: str, threads: int, device: str) -> Jobs:
     shapes = family.weight_shapes(config.smallest())
     weights = {key: tensor(key, shape, 7) for key, shape in shapes.items()}
     plain = {"engine": "torch", "profile": "plain", "precision": "fp32"} if kind == "torch" else {}
+    if kind in APPROXIMATIONS:
+        plain = {"approximation": kind}
     options = CompileOptions(threads=threads, cache=False, **plain)  # type: ignore[arg-type]
     model: Any = load_model(weights, config=config, device=device, options=options)
-    pooled = getattr(config, "pooling", "none") != "none"
-    names = {graph: graph for graph in GRAPHS}
-    if pooled:
-        names["memory_attention"] = "memory_attention_pooled"
-    jobs = {graph: _runner(model, names[graph]) for graph in GRAPHS}
+    jobs = {graph: _runner(model, _own(model, graph)) for graph in GRAPHS}
     jobs["frame"] = lambda: [jobs[graph]() for graph in GRAPHS]
     return jobs
 
 
+def _own(model: Any, graph: str) -> str:
+    """Its name in the model: variants with a pooled memory have their own attention."""
+    return next(str(name) for name in model.frame_graphs if name.startswith(graph))
+
+
 def _runner(model: Any, graph: str) -> Callable[[], object]:
     """One run of a graph; on a GPU, until its results are there."""
-    from samgraph.evaluate.speed import typical_inputs
+    from samgraph.evaluate.speed import typical_inputs, typical_sizes
 
-    inputs = typical_inputs(model.graph(graph))
+    inputs = typical_inputs(model.graph(graph), typical_sizes(model))
     if "slots" in inputs:
         inputs["slots"] = np.arange(inputs["slots"].size).reshape(inputs["slots"].shape)
     is_away = model.buffers.images is not None

@@ -29,6 +29,8 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 
     assert str(caught.value).startswith("there is no released model called `sam2.1-tinny`")
     assert "hint: did you mean `sam2.1-tiny`?" in str(caught.value)
+    with pytest.raises(CheckpointError, match="did you mean `edgetam`"):
+        normalise("edge-tam")
 
 
 @pytest.mark.parametrize(

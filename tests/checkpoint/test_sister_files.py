@@ -61,6 +61,7 @@ def test_an_ambiguous_file_is_the_plain_one_with_a_warning(size: str, tmp_path: 
     assert config.name == f"efficienttam-{size}"
     text = str(caught[0].message)
     assert all(f"`efficienttam-{size}-{end}`" in text for end in ("1", "2", "512x512"))
+    assert text.endswith("give the file the name it was published with, or pass `config=`")
     assert published_name(tmp_path / "missing.pt") is None
 
 
@@ -73,6 +74,7 @@ def test_a_model_that_is_not_here_says_what_to_do(
         samgraph.load("efficienttam-ti-2")
 
     assert "the path of `efficienttam_ti_2.pt`" in str(caught.value)
+    assert f"hint: put it into {tmp_path / 'checkpoints'} to load it by name" in str(caught.value)
     assert find_sister("EfficientTAM_S_1") == find_sister("efficienttam-s-1.pt")
     assert find_sister("sam2.1-tiny") is None
 

@@ -9,8 +9,10 @@ import pytest
 
 from samgraph.cli.main import samgraph as commands
 from samgraph.cli.options import ModelChoice
+from samgraph.models.sam2.model import Sam2Model
 from samgraph.runtime import APPROXIMATIONS
 from tests.cli.running import Outcome, call
+from tests.models.sisters import POOLED_SCORES, small_sister
 
 WITH_A_MODEL = ("segment", "everything", "track", "bench")
 
@@ -50,7 +52,7 @@ def test_the_table_is_plain_text(bench: Callable[..., Outcome]) -> None:
 def test_what_each_approximation_would_gain_is_shown(
     bench: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("samgraph.cli.bench._USUAL", ("mask_prompt",))
+    monkeypatch.setattr(Sam2Model, "frame_graphs", ("mask_prompt",))
 
     done = bench()
 
@@ -59,6 +61,20 @@ def test_what_each_approximation_would_gain_is_shown(
     assert lines[start + 1][:2] == ["approximation", "tracked"]
     assert [line[0] for line in lines[start + 2 :]] == ["exact", *APPROXIMATIONS]
     assert lines[start + 2][3] == "1.00x"
+
+
+def test_a_pooled_variant_is_timed_with_its_own_attention(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights.safetensors"
+    small_sister(POOLED_SCORES.name).save(weights)
+
+    once = ["--profiles", "fused", "--runs", "1", "--json"]
+    done = call(monkeypatch, ["bench", "--model", weights, *once])
+
+    graphs = {row["graph"] for row in json.loads(done.text)["graphs"]}
+    assert {"image_encoder", "memory_attention_pooled"} <= graphs
+    assert "memory_attention" not in graphs
 
 
 def test_an_unknown_graph_is_refused(bench: Callable[..., Outcome]) -> None:

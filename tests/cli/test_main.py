@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +13,7 @@ import pytest
 from samgraph.cli import main as module
 from samgraph.cli.exit_codes import ExitCode, exit_codes_text
 from samgraph.cli.option_groups import SectionedCommand, option_group, section
-from samgraph.errors import PromptError
+from samgraph.errors import PromptError, SamgraphWarning
 from samgraph.formats import FORMATS, IMAGE_FORMATS
 from tests.cli.running import call
 
@@ -50,6 +51,20 @@ def test_an_error_has_its_exit_code(
 
     assert done.code == code
     assert done.err.startswith(message)
+
+
+def test_our_warnings_are_a_line_without_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    with pytest.raises(SystemExit):
+        module.main(["--version"])
+
+    ours, other = (
+        warnings.formatwarning(kind("\x1bodd"), kind, "main.py", 3)
+        for kind in (SamgraphWarning, UserWarning)
+    )
+
+    assert ours == "warning: \\x1bodd\n"
+    assert other.startswith("main.py:3: UserWarning")
 
 
 def test_every_command_has_help_and_every_option_a_text(monkeypatch: pytest.MonkeyPatch) -> None:

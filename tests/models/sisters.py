@@ -60,7 +60,14 @@ def small_weights(config: TrackerConfig, seed: int = 3) -> dict[str, Array]:
 
 
 @cache
-def small_sister(name: str, engine: str = "openvino") -> Model:
+def small_sister(name: str, engine: str = "openvino", approximation: str | None = None) -> Model:
     """A model, loaded once for all tests."""
     config = SISTERS[name]
-    return load(small_weights(config), config=config, device="cpu", engine=engine, threads=2)
+    return load(
+        small_weights(config),
+        config=config,
+        device="cpu",
+        engine=engine,
+        threads=2,
+        approximation=approximation,
+    )

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from samgraph.checkpoint.builtin import NANO
+from samgraph.checkpoint.sister_files import SISTER_FILES
 from samgraph.errors import CheckpointError
 from samgraph.untrusted.text import shown
 
@@ -71,10 +72,11 @@ def normalise(name: str) -> str:
             return f"sam{version}-{size}"
     from difflib import get_close_matches
 
-    near = get_close_matches(text, [NANO.name, *BY_NAME, *SIZES], n=1, cutoff=0.5)
+    known = [NANO.name, *BY_NAME, *(file.name for file in SISTER_FILES)]
+    near = get_close_matches(text, [*known, *SIZES], n=1, cutoff=0.5)
     raise CheckpointError(
         f"there is no released model called `{shown(name)}`",
-        expected=", ".join([NANO.name, *BY_NAME]),
+        expected=", ".join(known),
         hint=f"did you mean `{near[0]}`?" if near else None,
     )
 

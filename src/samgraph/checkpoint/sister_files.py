@@ -101,12 +101,12 @@ def published_name(path: str | os.PathLike[str], *, by_hash: bool = True) -> str
     return next((file.name for file in SISTER_FILES if file.sha256 == found), None)
 
 
-def not_downloaded(file: SisterFile) -> CheckpointError:
-    """The error for a model that is asked for by name, but is not on this machine."""
+def not_downloaded(file: SisterFile, folder: Path) -> CheckpointError:
+    """The error for a model that is asked for by name, but whose file is not in the folder."""
     return CheckpointError(
         f"`{file.name}` cannot be downloaded: samgraph has no address for it",
         expected=f"the path of `{file.file}`, from {file.where}",
-        hint=f'samgraph.load("{file.file}"), or `--model {file.file}`',
+        hint=f"put it into {folder} to load it by name",
     )
 
 

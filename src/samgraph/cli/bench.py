@@ -16,9 +16,6 @@ from samgraph.models.sam2.model import Sam2Model
 from samgraph.models.sam2.statistics import TYPICAL
 from samgraph.runtime import APPROXIMATIONS
 
-# What a tracked frame and a prompted image run; others by name.
-_USUAL = ("image_encoder", "decode", "memory_encoder", "memory_attention")
-
 
 @click.command()
 @click.option("--graphs", help="Graphs, separated by commas; `all` for all.")
@@ -72,7 +69,7 @@ def _approximations(choice: ModelChoice, exact: Sam2Model, runs: int) -> list[Fr
             find_family(exact.family).approximations, key=list(APPROXIMATIONS).index
         ):
             models[name] = replace(choice, approximation=name).load(cache=False).core
-    return time_frames(models, _USUAL, runs=runs)
+    return time_frames(models, exact.frame_graphs, runs=runs)
 
 
 def _frames_table(frames: list[FrameTiming]) -> list[str]:
@@ -115,7 +112,7 @@ def _ops_table(timings: list[OpTiming], peak: float) -> list[str]:
 
 def _names(graphs: str | None, model: Sam2Model) -> list[str]:
     known = list(model.graphs)
-    names = known if graphs == "all" else graphs.split(",") if graphs else list(_USUAL)
+    names = known if graphs == "all" else graphs.split(",") if graphs else list(model.frame_graphs)
     for name in names:
         if name not in known:
             raise GraphError(f"there is no graph `{name}`", expected=", ".join(known))

@@ -4,13 +4,14 @@ import importlib
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 
 import click
 
 from samgraph.cli.exit_codes import ExitCode, exit_codes_text
-from samgraph.errors import SamgraphError, brief, printable
+from samgraph.errors import SamgraphError, SamgraphWarning, brief, printable
 from samgraph.version import __version__
 
 _COMMANDS = {
@@ -77,6 +78,7 @@ def samgraph(debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; the codes are `ExitCode`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.formatwarning = _warning_text
     sys.exit(run(given))
 
 
@@ -117,6 +119,22 @@ def run(arguments: Sequence[str]) -> int:
 
 def _print(text: str) -> None:
     click.echo(printable(text), err=True)
+
+
+_PLAIN = warnings.formatwarning
+
+
+def _warning_text(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """Our own are for whoever runs the command: without a line of source."""
+    if issubclass(category, SamgraphWarning):
+        return printable(f"warning: {message}\n")
+    return _PLAIN(message, category, filename, lineno, line)
 
 
 def _take_any_name() -> None:

@@ -86,9 +86,7 @@ def time_frames(
     """
     runners = []
     for model in models.values():
-        approximation = model.session.options.chosen_approximation
-        tracked = approximation.tracked_frames if approximation else None
-        sizes = TYPICAL if tracked is None else {**TYPICAL, "F": 1 + tracked}
+        sizes = typical_sizes(model)
         for name in names:
             compiled = model.compiled(name, for_one=name in FOR_ONE)
             run = _runner(compiled, typical_inputs(model.graph(name), sizes))
@@ -105,6 +103,13 @@ def time_frames(
     return [
         FrameTiming(name, sum(medians[step * i : step * (i + 1)])) for i, name in enumerate(models)
     ]
+
+
+def typical_sizes(model: Sam2Model) -> Mapping[str, int]:
+    """`TYPICAL`, with as many remembered frames as the model's approximation reads."""
+    approximation = model.session.options.chosen_approximation
+    tracked = approximation.tracked_frames if approximation else None
+    return TYPICAL if tracked is None else {**TYPICAL, "F": 1 + tracked}
 
 
 def typical_inputs(graph: Graph, sizes: Mapping[str, int] = TYPICAL) -> dict[str, Array]:

@@ -170,7 +170,7 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
     if sister is not None:
         path = download.cache_folder() / sister.file
         if not path.is_file():
-            raise not_downloaded(sister)
+            raise not_downloaded(sister, path.parent)
     else:
         path = download.fetch(checkpoint.find_release(text), mirror=mirror)
     return checkpoint.with_meta_names(checkpoint.read(path))
@@ -244,7 +244,8 @@ def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
         return config
     listed = ", ".join(f"`{other}`" for other in others)
     text = f"`{short_name(found.source)}` is loaded as `{config.name}`, but may be {listed}"
-    warnings.warn(f"{text}: pass `config=`", SamgraphWarning, stacklevel=5)
+    hint = "give the file the name it was published with, or pass `config=`"
+    warnings.warn(f"{text}: {hint}", SamgraphWarning, stacklevel=5)
     return config
 
 

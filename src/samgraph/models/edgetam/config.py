@@ -55,6 +55,8 @@ class EdgeTamConfig(TrackerConfig):
         if self.grid % self.latent_side:
             step = 16 * self.latent_side
             yield f"image size {self.image_size} is not a multiple of {step}"
+        if self.memory_pool > 1 and self.latent_side % 2:
+            yield f"a grid of {self.latent_side} windowed latents a side cannot be pooled 2 x 2"
         yield from map_problems(self)
 
     @classmethod

@@ -36,4 +36,5 @@ family = Family(
     config_from_json=from_json,
     build=EdgeTamModel,
     export_plan=partial(plan, family=GRAPHS),
+    approximations=frozenset(("pooled-memory", "few-memories", "small-input")),
 )

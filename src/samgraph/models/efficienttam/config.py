@@ -55,6 +55,8 @@ class EfficientTamConfig(TrackerConfig):
         if self.patch != 16:
             yield "patches are not 16 pixels wide"
         yield from tracker_problems(self)
+        if self.memory_pool > 1 and self.pooling != "none" and self.grid % 4:
+            yield f"image size {self.image_size} is not a multiple of 64, to pool the memory twice"
         yield from map_problems(self)
 
     @classmethod

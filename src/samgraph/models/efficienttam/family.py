@@ -50,5 +50,6 @@ family = Family(
     config_from_json=from_json,
     build=EfficientTamModel,
     export_plan=export_plan,
+    approximations=frozenset(("pooled-memory", "few-memories", "small-input")),
     variants={name: tuple(config.name for config in some) for name, some in VARIANTS.items()},
 )

@@ -16,6 +16,12 @@ class EfficientTamModel(Sam2Model):
     graph_set: ClassVar[GraphSet] = GRAPHS
     config: EfficientTamConfig
 
+    @property
+    def frame_graphs(self) -> tuple[str, ...]:
+        """As of SAM 2; a full memory is pooled in some variants."""
+        *others, attention = super().frame_graphs
+        return (*others, attention if self.config.pooling == "none" else attention + POOLED)
+
     def attend_graph(self, read: BankRead) -> str:
         """The graph that attends to a memory; more than one frame is pooled in some variants."""
         name = Sam2Model.attend_graph(self, read)

@@ -119,7 +119,7 @@ def rope_attention(
     `key_side` is the side of the keys' grid, if it is not that of the queries.
     """
     q, k, v = project(at, config, q, k, v)
-    pooled = pooled_tokens(config, k.shape[1] - unrotated)
+    pooled = pooled_tokens(config, k.shape[1] - unrotated, key_side)
     q, k = rotate(config, q, 0), rotate(config, k, unrotated, key_side, pooled)
     q, k = at.mark("q_rotated", q), at.mark("k_rotated", k)
     mask = None if pooled == 0 else _pooled_weight(at, pooled, k.shape[1])

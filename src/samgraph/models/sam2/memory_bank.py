@@ -46,25 +46,36 @@ def frame_positions(
     return tagged.reshape(N, F * len(position), C)
 
 
-def pooled_tokens(config: TrackerConfig, tokens: Dim) -> Dim:
-    """How many of these tokens of frames are averages: all but those of the last frame."""
-    return 0 if config.memory_pool == 1 else tokens - config.grid**2
+def pooled_tokens(config: TrackerConfig, tokens: Dim, side: int | None = None) -> Dim:
+    """How many of these tokens of frames are averages: all but those of the last frame.
+
+    `side` is that of the grid of a frame's tokens, by default the config's.
+    """
+    return 0 if config.memory_pool == 1 else tokens - (side or config.grid) ** 2
 
 
-def pool_frames(config: TrackerConfig, tokens: Tensor) -> Tensor:
+def pool_frames(config: TrackerConfig, tokens: Tensor, side: int | None = None) -> Tensor:
     """Frames but the last averaged over 2 x 2 cells: [N, F*T, C] -> [N, (F-1)*T/4 + T, C].
 
-    Without `memory_pool` the tokens themselves.
+    Without `memory_pool` the tokens themselves. `side` as in `pooled_tokens`.
     """
-    N, M, C = tokens.shape
-    side, area = config.grid, config.grid**2
-    frames, older = floor_divide(M, area), M - area
+    M, side = tokens.shape[1], side or config.grid
+    older = M - side**2
     if config.memory_pool == 1 or older == 0:
         return tokens
-    cells = ops.slice_along(tokens, 1, 0, older)
-    cells = cells.reshape(N, frames - 1, side // 2, 2, side // 2, 2, C)
-    averages = ops.reduce(cells, (3, 5), how="mean").reshape(N, (frames - 1) * (area // 4), C)
+    averages = average_cells(ops.slice_along(tokens, 1, 0, older), side)
     return ops.concat([averages, ops.slice_along(tokens, 1, older, M)], axis=1)
+
+
+def average_cells(cells: Tensor, side: int) -> Tensor:
+    """Whole frames of `side` x `side` cells averaged over 2 x 2 of them: [N, M, C] -> [N, M/4, C].
+
+    A quarter of the tokens has the weight of all in attention with ln 4 more in its scores.
+    """
+    N, M, C = cells.shape
+    rows, half = floor_divide(M, 2 * side), side // 2
+    pairs = ops.reduce(cells.reshape(N, rows, 2, 2 * half * C), (2,), how="mean")
+    return ops.reduce(pairs.reshape(N, rows * half, 2, C), (2,), how="mean")
 
 
 def pointer_tokens(config: TrackerConfig, pointers: Tensor) -> Tensor:

@@ -194,6 +194,11 @@ class Sam2Model(CompiledModel):
         maps = {**features.maps, "embedding": found["embedding"]}
         return Features(maps, is_conditioned=True)
 
+    @property
+    def frame_graphs(self) -> tuple[str, ...]:
+        """The graphs that a tracked frame with a full memory runs, each as one piece."""
+        return ("image_encoder", "decode", "memory_encoder", "memory_attention")
+
     def attend_graph(self, read: BankRead) -> str:
         """The graph that attends to a memory as it is stored."""
         return "attend_bank" if read.stored == "bf16" else "attend_bank_fp32"
