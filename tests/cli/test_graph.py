@@ -65,6 +65,19 @@ def test_dispatch_says_how_each_op_runs(graph: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "name"),
+    [("sam2.1-tiny", "attend_bank"), ("efficienttam-s-1", "memory_attention_pooled")],
+)
+def test_graphs_of_tracking_are_shown_too(
+    monkeypatch: pytest.MonkeyPatch, model: str, name: str
+) -> None:
+    done = call(monkeypatch, ["graph", name, "--model", model, "--cost", "--image-size", "128"])
+
+    assert done.code == 0, done.err
+    assert "attention" in done.text
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("nothing",), "error: there is no graph `nothing`"),

@@ -1,17 +1,14 @@
 """`samgraph graph`: show any part of the model, before or after passes, or its cost."""
 
-from typing import Any
-
 import click
 from rich.console import Console
 from rich.table import Table
 
 from samgraph.cli.options import FilePath
-from samgraph.errors import GraphError, OptionError
+from samgraph.errors import OptionError
 from samgraph.graph import Graph, print_graph, to_dot, to_svg
 from samgraph.media.files import write_atomically
 from samgraph.models import families
-from samgraph.models.family import Family
 from samgraph.models.loading import find_config
 from samgraph.models.sam2.config import NANO
 from samgraph.models.sam2.statistics import TYPICAL, measure
@@ -68,7 +65,7 @@ def command(
     family, config = find_config(model)
     if image_size is not None:
         config = config.at_size(image_size)
-    graph = trace(family, config, name)
+    graph = family.trace(config, [name])[name]
     is_split = session.options.chosen_profile.stages == "split"
     if is_split and (svg or dot):
         raise OptionError("a split graph is not drawn in one file", hint="leave out `--profile`")
@@ -88,14 +85,6 @@ def command(
             if path and not cost:
                 write_atomically(path, draw(shown).encode())
                 click.echo(f"wrote {path}")
-
-
-def trace(family: Family, config: Any, name: str) -> Graph:
-    """The graph called `name`, or an error that lists the names."""
-    names = family.trace(config.smallest())
-    if name not in names:
-        raise GraphError(f"there is no graph `{name}`", expected=", ".join(names))
-    return family.trace(config, [name])[name]
 
 
 def _print_costs(names: list[str]) -> None:

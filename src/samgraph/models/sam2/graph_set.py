@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from samgraph.errors import GraphError
 from samgraph.graph import Graph
 from samgraph.models.sam2.tracker_config import TrackerConfig
+from samgraph.untrusted.text import shown
 
 Traces = Mapping[str, Callable[[Any], Graph]]
 
@@ -33,10 +35,12 @@ class GraphSet:
 
     def trace(self, config: TrackerConfig, names: Iterable[str] = ()) -> dict[str, Graph]:
         """Graphs by name, by default those that read a checkpoint; of a pair, both."""
-        wanted = dict.fromkeys(names or self.traces)
+        wanted, every = dict.fromkeys(names or self.traces), {**self.traces, **self.tracking}
+        for name in wanted:
+            if name not in every:
+                raise GraphError(f"there is no graph `{shown(name)}`", expected=", ".join(every))
         pair, cut = self.pair
         both = dict(zip(pair, cut(config), strict=True)) if wanted.keys() & set(pair) else {}
-        every = {**self.traces, **self.tracking}
         return {name: every[name](config) for name in wanted if name not in both} | both
 
     def weight_shapes(self, config: TrackerConfig) -> dict[str, tuple[int, ...]]:
