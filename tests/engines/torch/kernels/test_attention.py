@@ -39,6 +39,21 @@ def test_a_mask_over_keys_alone_is_added_by_the_kernel() -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (1, 1, 12), (1, 1, 1, 12)])
+def test_the_weight_of_pooled_keys_does_not_go_to_torch(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mask [S], as of `pooled-memory`: torch would materialise all scores."""
+    from samgraph.engines.torch.kernels import attention_rules
+
+    monkeypatch.setattr(attention_rules, "PRODUCTS", {})
+    mask = np.log(np.where(np.arange(12) < 8, 4, 1)).astype(np.float32).reshape(shape)
+    arrays = [normal(2, 7, 32), normal(2, 12, 32, seed=1), normal(2, 12, 16, seed=2)]
+
+    assert difference("attention", *arrays, mask, heads=1, scale=0.2) < KERNEL_FP32
+    assert difference("attention", *arrays, 0 * mask, heads=1, scale=0.2) < KERNEL_FP32
+
+
 def test_any_other_mask_goes_to_torch() -> None:
     arrays = [normal(1, 7, 32), normal(1, 12, 32, seed=1), normal(1, 12, 32, seed=2)]
 

@@ -231,6 +231,24 @@ def attention_of_rotated_queries_and_keys(sizes: Sizes) -> Graph:
     return builder.finish(y=memory_attention.rope_attention(at, sizes.config, x, x, x, 0))
 
 
+@case("fuse_rotations")
+def attention_beside_one_to_pooled_keys(sizes: Sizes) -> Graph:
+    """Keys of the second are averaged after their rotation: it keeps both of its own."""
+    builder = Builder("beside")
+    config, C, half = sizes.config, sizes.channels, sizes.grid // 2
+    x, memory, at = _cells(builder, sizes), _cells(builder, sizes, "memory"), builder.scope()
+    y = memory_attention.rope_attention(at / "plain", config, x, x, x, 0)
+    q, k, v = memory_attention.project(at / "pooled", config, y, memory, memory)
+    q, k = (memory_attention.rotate(config, rows, 0) for rows in (q, k))
+    k, v = (
+        ops.reduce(rows.reshape(symbol("N"), half, 2, half, 2, C), (2, 4), how="mean").reshape(
+            symbol("N"), half**2, C
+        )
+        for rows in (k, v)
+    )
+    return builder.finish(y=y, z=ops.attention(q, k, v, heads=1, scale=C**-0.5))
+
+
 @case("fuse_linears")
 def a_layer_with_norm_and_addition(sizes: Sizes) -> Graph:
     builder = Builder("residual")

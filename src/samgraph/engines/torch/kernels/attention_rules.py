@@ -79,6 +79,8 @@ def has_cudnn(device: torch.device) -> bool:
 
 def _key_bias(mask: torch.Tensor, batch: int) -> torch.Tensor | None:
     """A mask that does not depend on head or query, as [B, S]; else None."""
+    if mask.ndim < 4:
+        mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
     if mask.ndim != 4 or mask.shape[1:3] != (1, 1) or mask.stride(3) != 1:
         return None
     return mask[:, 0, 0].expand(batch, -1)

@@ -7,9 +7,9 @@
     return y=attention(%3, ..., %2)              return y=attention(%2, ..., %3)
 
 What is rotated must be the first columns of the layer, whole slices of it, all of one kind; and
-attention alone may read it, of queries and keys that are both rotated. Then the channels of a
-head may be in any order, and are put in halves, even before odd: a kernel has both of a pair
-without a shuffle.
+attention alone may read it, of queries and keys that are both rotated. Then the channels of a head
+may be in any order, and are put in halves, even before odd: a kernel has both of a pair without a
+shuffle. Other rotations, such as of pooled keys and their queries, stay as they are.
 """
 
 from samgraph.engines.torch.passes.layers import (
@@ -22,6 +22,8 @@ from samgraph.engines.torch.passes.layers import (
 from samgraph.graph.graph import Attribute, Graph, Node, Value
 from samgraph.passes.rewriter import Rewriter
 
+# The attributes of a layer, and the nodes that they replace.
+Rotation = tuple[dict[str, Attribute], set[str]]
 _KIND = ("grid", "theta", "unrotated")
 
 
@@ -30,15 +32,16 @@ def fuse_rotations(graph: Graph) -> Graph:
     if not graph.has("axial_rope"):
         return graph
     readers = graph_readers(graph)
-    rotations: dict[str, dict[str, Attribute]] = {}
-    gone: set[str] = set()
-    for node in graph:
-        found = _rotation(node, readers) if _is_plain_layer(node) else None
-        if found is not None:
-            rotations[node.result.name], ropes = found
-            gone.update(ropes)
-    if not _read_by_attention(graph, gone):
+    found = {
+        node.result.name: rotation
+        for node in graph
+        if _is_plain_layer(node) and (rotation := _rotation(node, readers)) is not None
+    }
+    found = _read_by_attention(graph, found)
+    if not found:
         return graph
+    rotations = {layer: attributes for layer, (attributes, _) in found.items()}
+    gone = {rope for _, ropes in found.values() for rope in ropes}
     rewriter = Rewriter(graph)
     for node in graph:
         if node.result.name in rotations:
@@ -55,13 +58,18 @@ def fuse_rotations(graph: Graph) -> Graph:
     return rewriter.finish()
 
 
-def _read_by_attention(graph: Graph, ropes: set[str]) -> bool:
-    """Whether only attention reads these values, as queries and keys that are both among them."""
-    for node in graph:
-        read = [index for index, value in enumerate(node.inputs) if value.name in ropes]
-        if read and (node.op != "attention" or read != [0, 1]):
-            return False
-    return not any(value.name in ropes for _, value in graph.outputs)
+def _read_by_attention(graph: Graph, found: dict[str, Rotation]) -> dict[str, Rotation]:
+    """The layers whose rotations only attention reads, queries and keys both among them."""
+    while True:
+        layers = {rope: layer for layer, (_, ropes) in found.items() for rope in ropes}
+        unfit = {layers[value.name] for _, value in graph.outputs if value.name in layers}
+        for node in graph:
+            read = [index for index, value in enumerate(node.inputs) if value.name in layers]
+            if read and (node.op != "attention" or read != [0, 1]):
+                unfit |= {layers[node.inputs[index].name] for index in read}
+        if not unfit:
+            return found
+        found = {layer: found[layer] for layer in found if layer not in unfit}
 
 
 def _in_halves(rewriter: Rewriter, value: Value, rotation: dict[str, Attribute]) -> Value:
@@ -86,7 +94,7 @@ def _is_plain_layer(node: Node) -> bool:
     return is_layer and not node.attributes.get("pool") and not node.attributes.get("rotated")
 
 
-def _rotation(node: Node, readers: Readers) -> tuple[dict[str, Attribute], set[str]] | None:
+def _rotation(node: Node, readers: Readers) -> Rotation | None:
     """The attributes of the rotation, and the nodes it replaces."""
     columns: dict[int, tuple[int, Node]] = {}  # start -> end and rope
     others: list[int] = []  # starts of columns that are not rotated
