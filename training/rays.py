@@ -262,14 +262,15 @@ def _coloured(
     albedo = torch.where(bare[..., None], behind, albedo)
     towards = functional.normalize(stage.sun[:, None, None] - point, dim=-1)
     facing = (normal * towards).sum(-1).clamp(min=0)
-    lit = _lit(stage, point, normal, hit.who.where(solid, -1), depth) * facing
+    sees = _lit(stage, point, normal, hit.who.where(solid, -1), depth)
+    lit = sees * facing
     view = -functional.normalize(hit.ray, dim=-1)
     gloss = (normal * functional.normalize(towards + view, dim=-1)).sum(-1).clamp(min=0)
     gloss = gloss ** (8 + 100 * look[..., 8]) * look[..., 8] * solid * lit
     low = 0.75 + 0.25 * (y / 0.3).clamp(0, 1) * solid + 0.15 * ~solid  # corners are darker
     ambient = light[..., 3:6] * (0.75 + 0.25 * normal[..., 1:2]) * low[..., None]
     colour = albedo * (ambient + light[..., :3] * lit[..., None]) + gloss[..., None]
-    shadowed = behind * (1 - 0.55 * (1 - lit / facing.clamp(min=0.05)))[..., None]
+    shadowed = behind * (0.45 + 0.55 * sees)[..., None]
     colour = torch.where(bare[..., None], shadowed, colour)
     haze = (1 - torch.exp(-0.03 * light[..., 7] * far.clamp(max=200)))[..., None]
     colour = colour + haze * (behind.mean((1, 2), keepdim=True) - colour) * (place[..., 5:6] == 0)
@@ -288,10 +289,10 @@ def _papered(paper: torch.Tensor, where: torch.Tensor, slot: torch.Tensor) -> to
 
 def _behind(paper: torch.Tensor, ray: torch.Tensor) -> torch.Tensor:
     """The backdrop in the direction of rays: [N, L, t * t, 3]."""
-    x = torch.atan2(ray[..., 0], -ray[..., 2]) / math.pi
+    x = torch.atan2(ray[..., 0], -ray[..., 2]) / math.pi * 2
     high = torch.atan2(ray[..., 1], ray[..., (0, 2)].square().sum(-1).sqrt())
-    y = (0.5 - high / 1.6).clamp(0.01, 0.99)
-    x = ((2 * x).remainder(2.0) - 1) * 0.998
+    y = (1 - ((0.55 - high / 1.5).remainder(2.0) - 1).abs()).clamp(0.01, 0.99)
+    x = (x.remainder(2.0) - 1) * 0.998
     return _looked_up(paper, torch.stack([x, (2 + y) / 3 * 2 - 1], -1))
 
 

@@ -145,12 +145,15 @@ class Solids:
         lift = lift + tip.sin() * wide[:, None, :, 1] * ~is_ball
         gait = way / (0.16 * longest * scale)[:, None] + u(0, 6.28, n, 1, O)
         gait = gait + 0.35 * time * u(0, 1, n, 1, O)
-        at, into, size = _posed(rows, scale, ground, lift, yaw, pitch, centre, gait, way)
+        broad = torch.exp(0.15 * self.normal(n, O)).clamp(0.75, 1.4)
+        broad = torch.where(twin | is_ball[:, 0], 1.0, broad)
+        at, into, size = _posed(rows, scale, broad, ground, lift, yaw, pitch, centre, gait, way)
         form = rows[..., 9:19]
         flat = form[..., 5:8].clamp(max=1) * size
         spread = torch.where(form[..., 0] > 0, flat[..., (0, 2)].amax(-1), _length(flat[..., (0, 2)]))
         reach = torch.where(form[..., 1] > 0.9, flat.amax(-1), spread.hypot(flat[..., 1]))
         look = torch.cat([size, self.painted(rows, twin)], -1)
+        reach = reach * broad.clamp(min=1)[..., None]
         per_scene = (form, look, reach * rows[..., things.THERE])
         fixed = [x.flatten(1, 2).repeat_interleave(T, 0) for x in per_scene]
         big = scale * longest * there
@@ -176,10 +179,6 @@ class Solids:
         count = 2 + self.choose(OBJECTS - 1, n, 1)
         there = torch.arange(OBJECTS, device=self.device) < count
         rows[..., things.THERE] *= there[..., None]
-        stretch = torch.exp(0.12 * self.normal(n, OBJECTS, 1, 3)).clamp(0.7, 1.4)
-        stretch = torch.where(twin[..., None, None], stretch.roll(1, 1), stretch)
-        rows[..., :3] *= stretch
-        rows[..., things.PIVOT] *= stretch
         return rows, kinds, twin
 
     def apart(
@@ -202,7 +201,9 @@ class Solids:
     def painted(self, rows: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
         """Colour, corner of the texture, its strength and shine of each solid: [n, O, PARTS, 7]."""
         n, u = len(rows), self.uniform
-        share = u(0, 1, n, OBJECTS, things.PAINTS, 1) * 0.5 + u(0, 1, n, OBJECTS, things.PAINTS, 3) * 0.5
+        vivid = u(0, 1, n, OBJECTS, things.PAINTS, 1) ** 1.5
+        share = u(0, 1, n, OBJECTS, things.PAINTS, 1) * (1 - vivid)
+        share = share + u(0, 1, n, OBJECTS, things.PAINTS, 3) * vivid
         wild = u(0, 1, n, OBJECTS, 1, 1) < 0.15
         colours = self.low + (self.high - self.low) * share
         colours = torch.where(wild, u(0, 1, n, OBJECTS, things.PAINTS, 3), colours)
@@ -238,7 +239,7 @@ class Solids:
         middle = middle + follow * (ground[:, :, 0] - ground[:, :1, 0])
         around = around * torch.exp(0.5 * drift[..., 0])  # [n, T]
         tan = u(0.25, 0.75, n, 1)
-        distance = around / tan * u(0.75, 1.25, n, 1) + big[:, :1] * 0.4
+        distance = around / tan * u(0.6, 1.1, n, 1) + big[:, :1] * 0.4
         turn = u(0.25, 1.3, n, 1) + 0.5 * drift[..., 1]
         rise = (u(0.02, 1.0, n, 1) ** 1.3 + 0.3 * drift[..., 2]).clamp(0.02, 1.4)
         target = torch.stack([middle[..., 0], big[:, :1] * u(0.1, 0.5, n, 1) + 0 * turn, middle[..., 1]], 2)
@@ -276,10 +277,13 @@ class Solids:
         Eight textures above; below the backdrop, as wide as two of them.
         """
         u, count = self.uniform, n * 8
-        total = u(0.2, 0.8, count, 3, 1, 1).expand(count, 3, CELL, CELL)
+        vivid = u(0, 0.7, count, 1, 1, 1) ** 2
+        total = u(0.15, 0.8, count, 1, 1, 1) + vivid * self.normal(count, 3, 1, 1)
+        total = total.clamp(0.1, 0.9).expand(count, 3, CELL, CELL)
         for cells in (2, 4, 8, 32, 128):
             share = 0.25 * u(0, 1, count, 1, 1, 1) ** 3
-            grain = self.normal(count, 3, cells, cells) * 0.4 + self.normal(count, 1, cells, cells) * 0.6
+            grain = self.normal(count, 1, cells, cells)
+            grain = grain + vivid * self.normal(count, 3, cells, cells)
             total = total + share * functional.interpolate(grain, CELL, mode="bilinear")
         axis = torch.linspace(0, 1, CELL, device=self.device)
         turn, pace = u(0, 3.14, count, 1, 1), u(10, 90, count, 1, 1)
@@ -289,7 +293,8 @@ class Solids:
         style = u(0, 1, count, 1, 1)
         pattern = torch.where(style < 0.2, one.sign(), torch.where(style < 0.35, (one * two).sign(), 0.0))
         pattern = torch.where((style > 0.35) & (style < 0.5), (one + two > 1.2) * 1.0, pattern)
-        drawn = total + 0.3 * pattern[:, None] * self.normal(count, 3, 1, 1)
+        tint = 0.2 * self.normal(count, 1, 1, 1) + vivid * 0.5 * self.normal(count, 3, 1, 1)
+        drawn = total + pattern[:, None] * tint
         sky = torch.linspace(1, 0, CELL, device=self.device)[:, None] * u(-0.4, 0.6, n, 3, 1, 1)
         behind = sky + functional.interpolate(drawn.reshape(n, 8, 3, CELL, CELL)[:, 0], (CELL, 2 * CELL))
         if self.textures is not None:
@@ -350,7 +355,7 @@ class Solids:
         gain = torch.exp(0.2 * self.normal(n, 1) + 0.06 * self.normal(n, 3))
         curve = torch.exp(0.2 * self.normal(n, 1))
         blur = u(-1.0, 1, n, 1).clamp(min=0) ** 2
-        grain = u(-0.3, 1, n, 1).clamp(min=0) ** 2 * 0.06
+        grain = u(-0.5, 1, n, 1).clamp(min=0) ** 2 * 0.045
         coarse = u(0, 1, n, 1)
         return [x[scene][..., None, None] for x in (gain, curve, blur, grain, coarse)]
 
@@ -386,6 +391,7 @@ def _times(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _posed(
     rows: torch.Tensor,
     scale: torch.Tensor,
+    broad: torch.Tensor,
     ground: torch.Tensor,
     lift: torch.Tensor,
     yaw: torch.Tensor,
@@ -407,12 +413,14 @@ def _posed(
     own = _times(_about(0, swing + spin), still)
     pivot = rows[:, None, :, :, things.PIVOT]
     arm = rows[:, None, :, :, things.AT] - pivot
+    wider = torch.stack([broad, torch.ones_like(broad), torch.ones_like(broad)], -1)[:, None, :, None]
     at = (pivot + (_about(0, swing) * arm[..., None, :]).sum(-1)) * scale[:, None, :, None, None]
+    at = at * wider
     rest = torch.stack([0 * centre, centre, 0 * centre], -1).unsqueeze(3)
     whole = _times(_about(1, yaw), _about(0, pitch))[:, :, :, None]
     at = rest + (whole * (at - rest)[..., None, :]).sum(-1)
     at = at + torch.stack([ground[..., 0], lift, ground[..., 1]], -1).unsqueeze(3)
-    into = _times(whole, own).transpose(-1, -2) / size[:, None, ..., None]
+    into = _times(whole / wider[..., None, :], own).transpose(-1, -2) / size[:, None, ..., None]
     return at, into, size
 
 
