@@ -8,7 +8,7 @@ Everything about a ray against a solid is linear in X and Y but the quadric's sq
 is turned to its own measure (half size one) once a frame, and rays need sums only. No matrix
 products: their short numbers on a GPU would fray the edges.
 
-Shapes: N frames, P solids, M of them tried in a tile, L tiles, t x t rays a tile.
+Shapes: N frames, P solids, L tiles, t x t rays a tile.
 """
 
 import math
@@ -17,7 +17,6 @@ from dataclasses import dataclass, fields
 import torch
 from torch.nn import functional
 
-MOST = 24  # M
 NEAR, BIG = 0.05, 1e6
 CELL = 256  # side of a texture
 # Where the numbers of a solid are, beside its forms: see `_packed`.
@@ -76,20 +75,23 @@ def cast(stage: Stage, eye: torch.Tensor, axes: torch.Tensor, tiles: int, t: int
     packed = _packed(stage, eye, axes)
     centre = (torch.arange(tiles, device=eye.device) + 0.5) * 2 / tiles - 1
     X, Y = centre.repeat(tiles), -centre.repeat_interleave(tiles)  # [L]
-    chosen, there = _tried(stage, eye, axes, X, Y, tiles)
-    M = chosen.shape[2]
-    index = chosen.reshape(N, -1, 1).expand(-1, -1, packed.shape[2])
-    g = packed.gather(1, index).reshape(N, tiles * tiles, M, -1)
+    # Which solid may be seen in which tile: as many pairs as there are, the only thing waited for.
+    n, tile, solid = _tried(stage, eye, axes, X, Y, tiles).nonzero(as_tuple=True)
+    g = packed[n, solid]
     step = ((torch.arange(t, device=eye.device) + 0.5) * 2 / t - 1) / tiles
-    front, right, above = g[..., FORMS].reshape(*g.shape[:3], 3, 4, 1, 1).unbind(3)
-    start = front + X[:, None, None, None, None] * right + Y[:, None, None, None, None] * above
-    lines = (start + step * right - step[:, None] * above).flatten(-2)  # [N, L, M, 4, t * t]
-    far = torch.where(there[..., None], _met(g, lines), BIG)
-    best = far.min(2)
-    who = chosen.gather(2, best.indices)
-    who = torch.where(best.values < BIG, who, P)
-    won = g.gather(2, best.indices[..., None].expand(-1, -1, -1, g.shape[-1]))
-    near = torch.where(best.values < BIG, best.values, 0.0)[..., None]
+    front, right, above = g[..., FORMS].reshape(-1, 3, 4, 1, 1).unbind(1)
+    start = front + X[tile, None, None, None] * right + Y[tile, None, None, None] * above
+    lines = (start + step * right - step[:, None] * above).flatten(-2)  # [pairs, 4, t * t]
+    met = _met(g, lines)
+    place = n * tiles**2 + tile
+    index = place[:, None].expand_as(met)
+    far = met.new_full((N * tiles**2, t * t), BIG).scatter_reduce_(0, index, met, "amin")
+    first = torch.where((met == far[place]) & (met < BIG), solid[:, None], P)
+    who = torch.full_like(far, P, dtype=torch.long).scatter_reduce_(0, index, first, "amin")
+    far, who = (x.unflatten(0, (N, tiles**2)) for x in (far, who))
+    frame = torch.arange(N, device=eye.device)[:, None, None]
+    won = packed[frame, who.clamp(max=P - 1)]
+    near = torch.where(who < P, far, 0.0)[..., None]
     dX, dY = step.repeat(t), -step.repeat_interleave(t)
     across, down = X[:, None] + dX, Y[:, None] + dY  # [L, t * t]
     F, R, U = (axes[:, None, None, k] for k in range(3))
@@ -102,7 +104,7 @@ def cast(stage: Stage, eye: torch.Tensor, axes: torch.Tensor, tiles: int, t: int
     seen = (forms * slope[..., None, :]).sum(-1) / (axes * axes).sum(-1)[:, None, None]
     normal = seen[..., :1] * F + seen[..., 1:2] * R + seen[..., 2:] * U
     normal = functional.normalize(normal, dim=-1)
-    return Hit(ray, best.values, who, normal, where, won[..., LOOK])
+    return Hit(ray, far, who, normal, where, won[..., LOOK])
 
 
 def _packed(stage: Stage, eye: torch.Tensor, axes: torch.Tensor) -> torch.Tensor:
@@ -118,8 +120,8 @@ def _packed(stage: Stage, eye: torch.Tensor, axes: torch.Tensor) -> torch.Tensor
 
 def _tried(
     stage: Stage, eye: torch.Tensor, axes: torch.Tensor, X: torch.Tensor, Y: torch.Tensor, tiles: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The nearest solids that each tile may see: numbers and whether, [N, L, M]."""
+) -> torch.Tensor:
+    """Which solids each tile may see: [N, L, P]."""
     away = stage.at - eye[:, None]
     far = away.square().sum(2).sqrt().clamp(min=1e-3)
     F, R, U = (axes[:, None, k] for k in range(3))
@@ -129,17 +131,14 @@ def _tried(
     tan = axes[:, 1].square().sum(1).sqrt()
     room = torch.asin((stage.reach / far).clamp(max=1)) + (math.sqrt(2) * tan / tiles)[:, None] + 0.002
     inside = (stage.reach > far * 0.98)[:, None]
-    seen = ((torch.acos(along.clamp(-1, 1)) < room[:, None]) | inside) & (stage.reach > 0)[:, None]
-    order = torch.where(seen, -(far - stage.reach)[:, None], -BIG)
-    found = order.topk(min(MOST, order.shape[2]), 2)
-    return found.indices, found.values > -BIG
+    return ((torch.acos(along.clamp(-1, 1)) < room[:, None]) | inside) & (stage.reach > 0)[:, None]
 
 
 def _met(g: torch.Tensor, lines: torch.Tensor) -> torch.Tensor:
-    """How far rays [N, L, M, 4, t * t] go until they meet a solid; `BIG` where they do not."""
+    """How far rays [pairs, 4, t * t] go until they meet a solid; `BIG` where they do not."""
     d, b = lines[..., :3, :], lines[..., 3, :]
     quad, base = g[..., QUAD, None], g[..., BASE, None]
-    a = (quad[..., :3, :] * d * d).sum(3) + 1e-9
+    a = (quad[..., :3, :] * d * d).sum(1) + 1e-9
     inner = b * b - a * g[..., C, None]
     root, inverse = inner.clamp(min=0).sqrt(), 1 / a
     first, last = (-b - root) * inverse, (-b + root) * inverse
@@ -148,8 +147,8 @@ def _met(g: torch.Tensor, lines: torch.Tensor) -> torch.Tensor:
     no_start, no_end = steep & down, steep & ~down
     over = 1 / (d + 1e-12)
     middle, half = -base * over, g[..., SLAB, None] * over.abs()
-    first = torch.maximum(first.masked_fill(no_start, -BIG), (middle - half).amax(3))
-    last = torch.minimum(last.masked_fill(no_end, BIG), (middle + half).amin(3))
+    first = torch.maximum(first.masked_fill(no_start, -BIG), (middle - half).amax(1))
+    last = torch.minimum(last.masked_fill(no_end, BIG), (middle + half).amin(1))
     # The bore: a smaller quadric that is taken out above its floor.
     hollow = inner - a * g[..., BORE, None]
     root = hollow.clamp(min=0).sqrt()
@@ -187,9 +186,10 @@ def _surface(won: torch.Tensor, point: torch.Tensor) -> tuple[torch.Tensor, torc
 
 
 def pictured(
-    stage: Stage, paper: torch.Tensor, tiles: int, t: int, *, mirror: bool, shadow: int = 32
+    stage: Stage, paper: torch.Tensor, tiles: int, t: int, *, mirror: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Colours [N, L, t * t, 3] and solids [N, L, t * t] of frames; `paper` [N, 3, ., .]."""
+    shadow = max(4, tiles * t // 32)  # half as many rays a side
     shade = cast(stage, stage.sun, stage.sun_axes, shadow, 16)
     depth = torch.stack([shade.far, shade.who.float()], 1)  # [N, 2, L, 256]
     depth = as_picture(depth, 16)

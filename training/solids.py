@@ -39,6 +39,7 @@ class Solids:
         self.textures = None if textures is None else textures.to(device)
         self.bank = bank(seed).to(device)
         self.low, self.high, self.weights = (x.to(device) for x in (LOW, HIGH, WEIGHTS))
+        self.rooted = torch.tensor([name in ("tree", "fir", "house") for name in NAMES], device=device)
         self.rays = 2**22 if self.device.type == "cuda" else 2**16  # followed at once
 
     def stills(
@@ -119,6 +120,7 @@ class Solids:
         time = torch.arange(T, device=self.device)[:, None]  # beside [n, 1, O]
         moving = u(0, 1, n, O) < 0.55
         moving[:, :2] &= ~on_top[:, None]
+        moving &= ~self.rooted[kinds]
         pace = (0.02 + 0.35 * u(0, 1, n, 1, O) ** 2) * torch.sign(u(-0.2, 1, n, 1, O))
         swayed = u(0.4, 1.5, n, 1, O) * torch.sin(u(0.2, 0.9, n, 1, O) * time + yaw)
         straight = pace * (time - u(0, 0.6, n, 1, O) * (T - 1))
@@ -352,7 +354,7 @@ class Solids:
     def finish(self, n: int, scene: torch.Tensor) -> list[torch.Tensor]:
         """Of each frame exposure, colours, curve, blur, sharpness, grain: each [N, ..., 1, 1]."""
         u = self.uniform
-        gain = torch.exp(0.2 * self.normal(n, 1) + 0.06 * self.normal(n, 3))
+        gain = torch.exp(0.15 + 0.2 * self.normal(n, 1) + 0.06 * self.normal(n, 3))
         curve = torch.exp(0.2 * self.normal(n, 1))
         blur = u(-1.0, 1, n, 1).clamp(min=0) ** 2
         grain = u(-0.5, 1, n, 1).clamp(min=0) ** 2 * 0.045
