@@ -97,7 +97,9 @@ def cast(stage: Stage, eye: torch.Tensor, axes: torch.Tensor, tiles: int, t: int
     F, R, U = (axes[:, None, None, k] for k in range(3))
     ray = F + across[..., None] * R + down[..., None] * U
     forms = won[..., FORMS].unflatten(-1, (3, 4))[..., :3]
-    own = forms[..., 0, :] + across[..., None] * forms[..., 1, :] + down[..., None] * forms[..., 2, :]
+    own = (
+        forms[..., 0, :] + across[..., None] * forms[..., 1, :] + down[..., None] * forms[..., 2, :]
+    )
     point = won[..., BASE] + near * own
     slope, where = _surface(won, point)
     # A slope in the solid's own measure, as seen along the axes, then in the world.
@@ -119,7 +121,12 @@ def _packed(stage: Stage, eye: torch.Tensor, axes: torch.Tensor) -> torch.Tensor
 
 
 def _tried(
-    stage: Stage, eye: torch.Tensor, axes: torch.Tensor, X: torch.Tensor, Y: torch.Tensor, tiles: int
+    stage: Stage,
+    eye: torch.Tensor,
+    axes: torch.Tensor,
+    X: torch.Tensor,
+    Y: torch.Tensor,
+    tiles: int,
 ) -> torch.Tensor:
     """Which solids each tile may see: [N, L, P]."""
     away = stage.at - eye[:, None]
@@ -129,7 +136,9 @@ def _tried(
     ray = functional.normalize(ray, dim=2)
     along = (ray[:, :, None] * (away / far[..., None])[:, None]).sum(3)  # [N, L, P]
     tan = axes[:, 1].square().sum(1).sqrt()
-    room = torch.asin((stage.reach / far).clamp(max=1)) + (math.sqrt(2) * tan / tiles)[:, None] + 0.002
+    room = (
+        torch.asin((stage.reach / far).clamp(max=1)) + (math.sqrt(2) * tan / tiles)[:, None] + 0.002
+    )
     inside = (stage.reach > far * 0.98)[:, None]
     return ((torch.acos(along.clamp(-1, 1)) < room[:, None]) | inside) & (stage.reach > 0)[:, None]
 
@@ -242,7 +251,9 @@ def _coloured(
     solid, ground = hit.far <= far, down <= far
     point = eye[:, None, None] + far.clamp(max=1e3)[..., None] * hit.ray
     axis = torch.eye(3, device=far.device)
-    normal = torch.where(ground[..., None], axis[1], torch.where(across[..., None], axis[0], axis[2]))
+    normal = torch.where(
+        ground[..., None], axis[1], torch.where(across[..., None], axis[0], axis[2])
+    )
     normal = torch.where(solid[..., None], hit.normal, normal)
     # Floors and walls: a scale and a turn of their own.
     turned = torch.stack([place[..., 3].cos(), place[..., 3].sin()], -1)

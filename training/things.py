@@ -110,14 +110,16 @@ AHEAD: Three = (math.pi / 2, 0.0, 0.0)  # a tube along z
 EDGE: Three = (math.pi / 2, 0.0, 0.0)
 
 
-def car(k: Kit) -> None:
+def _car(k: Kit) -> None:
     long, wide, wheel, high = (
         k.between(1.6, 2.4), k.between(0.7, 0.95), k.between(0.28, 0.42), k.between(0.25, 0.42),
     )  # fmt: skip
     top, back = wheel + 2 * high, k.between(-0.5, 0.2)
     k.add("soft", (0, wheel + high, 0), (wide, high, long), 1)
     tall = k.between(0.22, 0.4)
-    k.add("cabin", (0, top + tall * 0.9, back), (wide * 0.88, tall, long * 0.58), 2, 0, ends=(1, 0.6))
+    k.add(
+        "cabin", (0, top + tall * 0.9, back), (wide * 0.88, tall, long * 0.58), 2, 0, ends=(1, 0.6)
+    )
     k.add("cabin", (0, top + tall * 0.85, back), (wide * 0.9, tall * 0.65, long * 0.55), 2, 2,
           ends=(0.95, 0.7))  # fmt: skip
     for z in (0.62, -0.62):
@@ -128,7 +130,7 @@ def car(k: Kit) -> None:
     k.add("box", (0, wheel + high * 0.5, long * 0.98), (wide * 0.9, high * 0.3, 0.1), 1, 1)
 
 
-def lorry(k: Kit) -> None:
+def _lorry(k: Kit) -> None:
     long, wide, wheel, tall = (
         k.between(2.0, 3.6), k.between(0.9, 1.2), k.between(0.4, 0.5), k.between(0.7, 1.3),
     )  # fmt: skip
@@ -138,11 +140,13 @@ def lorry(k: Kit) -> None:
     k.add("cabin", (0, wheel * 1.4 + cab * 1.35, long + 0.25), (wide * 0.97, cab * 0.4, 0.72), 2, 2,
           ends=(1, 0.9))  # fmt: skip
     for z in (0.8, -0.2, -0.75):
-        k.pair("tube", (wide * 0.85, wheel, long * z), (wheel, 0.2, wheel), 3, 2, turn=ACROSS, spin=1)
+        k.pair(
+            "tube", (wide * 0.85, wheel, long * z), (wheel, 0.2, wheel), 3, 2, turn=ACROSS, spin=1
+        )
     k.pair("ball", (wide * 0.7, wheel * 1.5, long + 1.0), (0.12, 0.12, 0.08), 2, 1)
 
 
-def person(k: Kit) -> None:
+def _person(k: Kit) -> None:
     leg, torso, wide, head = (
         k.between(0.7, 0.95), k.between(0.5, 0.65), k.between(0.17, 0.26), k.between(0.11, 0.14),
     )  # fmt: skip
@@ -165,7 +169,7 @@ def person(k: Kit) -> None:
            swing=step, phase=math.pi, joined=1)  # fmt: skip
 
 
-def animal(k: Kit) -> None:
+def _animal(k: Kit) -> None:
     leg, long, fat = k.between(0.15, 0.6), k.between(0.3, 0.6), k.between(0.12, 0.25)
     step, neck = k.between(0.1, 0.6), k.between(0.05, 0.35)
     top, skull = leg + fat, fat * 0.62
@@ -185,7 +189,7 @@ def animal(k: Kit) -> None:
           turn=(-0.7, 0, 0))  # fmt: skip
 
 
-def table(k: Kit) -> None:
+def _table(k: Kit) -> None:
     long, wide, high = k.between(0.5, 1.0), k.between(0.35, 0.6), k.between(0.2, 0.4)
     k.add("box", (0, 2 * high, 0), (long, 0.03, wide), 1, 5)
     for z in (0.85, -0.85):
@@ -193,25 +197,29 @@ def table(k: Kit) -> None:
     k.add("box", (0, 2 * high - 0.09, 0), (long * 0.85, 0.06, wide * 0.8), 1, 0)
 
 
-def chair(k: Kit) -> None:
+def _chair(k: Kit) -> None:
     wide, high, back = k.between(0.2, 0.28), k.between(0.19, 0.26), k.between(0.2, 0.35)
     k.add("soft", (0, 2 * high, 0), (wide, 0.05, wide), 1, 0)
     k.add("soft", (0, 2 * high + back * 1.2, -wide * 0.95), (wide, back * 0.8, 0.03), 3, 0)
-    k.pair("tube", (wide * 0.8, 2 * high + back * 0.5, -wide * 0.95), (0.02, back * 0.6, 0.02), 3, 5)
+    k.pair(
+        "tube", (wide * 0.8, 2 * high + back * 0.5, -wide * 0.95), (0.02, back * 0.6, 0.02), 3, 5
+    )
     for z in (0.85, -0.85):
         k.pair("tube", (wide * 0.85, high, wide * z), (0.025, high, 0.025), 2, 5)
 
 
-def sofa(k: Kit) -> None:
+def _sofa(k: Kit) -> None:
     long, deep, high = k.between(0.5, 1.1), k.between(0.35, 0.5), k.between(0.14, 0.2)
     k.add("soft", (0, high + 0.06, 0), (long, high, deep), 1)
     k.add("soft", (0, high * 2.9, -deep * 0.8), (long, high * 2, deep * 0.28), 1)
     k.pair("soft", (long * 1.05, high * 1.7, 0), (0.1, high * 1.5, deep), 2)
-    k.pair("soft", (long * 0.48, high * 2.2, deep * 0.1), (long * 0.45, high * 0.45, deep * 0.75), 3, 1)
+    k.pair(
+        "soft", (long * 0.48, high * 2.2, deep * 0.1), (long * 0.45, high * 0.45, deep * 0.75), 3, 1
+    )
     k.pair("tube", (long * 0.9, 0.04, deep * 0.8), (0.03, 0.05, 0.03), 4, 5)
 
 
-def lamp(k: Kit) -> None:
+def _lamp(k: Kit) -> None:
     high, wide = k.between(0.25, 0.8), k.between(0.12, 0.26)
     k.add("tube", (0, 0.025, 0), (wide * 0.7, 0.025, wide * 0.7), 1, 2)
     k.add("tube", (0, high, 0), (0.018, high, 0.018), 1, 2)
@@ -219,7 +227,7 @@ def lamp(k: Kit) -> None:
     k.add("ball", (0, 2 * high, 0), (wide * 0.35, wide * 0.35, wide * 0.35), 2, 1)
 
 
-def cup(k: Kit) -> None:
+def _cup(k: Kit) -> None:
     wide, high, foot = k.between(0.035, 0.06), k.between(0.035, 0.06), 0.006
     k.add("cone", (0, high, 0), (wide, high, wide), 1, 0, ends=(0.8, 1), bore=0.16, floor=-0.85)
     k.add("tube", (0, high * k.between(0.9, 1.6), 0), (wide * 0.84, foot, wide * 0.84), 1, 5)
@@ -228,7 +236,7 @@ def cup(k: Kit) -> None:
     k.add("cone", (0, 0.004, 0), (wide * 1.9, 0.008, wide * 1.9), 3, 1, ends=(0.6, 1), bore=0.15)
 
 
-def bottle(k: Kit) -> None:
+def _bottle(k: Kit) -> None:
     wide, high = k.between(0.03, 0.05), k.between(0.06, 0.12)
     k.add("tube", (0, high, 0), (wide, high, wide), 1)
     k.add("dome", (0, 2 * high + 0.025, 0), (wide, 0.03, wide), 1)
@@ -237,7 +245,7 @@ def bottle(k: Kit) -> None:
     k.add("tube", (0, high * k.between(0.8, 1.2), 0), (wide * 1.02, high * 0.5, wide * 1.02), 1, 1)
 
 
-def bowl(k: Kit) -> None:
+def _bowl(k: Kit) -> None:
     wide, high = k.between(0.09, 0.15), k.between(0.035, 0.06)
     k.add("basin", (0, high + 0.01, 0), (wide, high, wide), 1, 0, bore=0.14, floor=-0.9)
     k.add("tube", (0, 0.01, 0), (wide * 0.5, 0.012, wide * 0.5), 1, 0)
@@ -248,7 +256,7 @@ def bowl(k: Kit) -> None:
         k.add("ball", at, (r, r, r), 2, (1, 4, 1, 0, 4)[i])
 
 
-def teapot(k: Kit) -> None:
+def _teapot(k: Kit) -> None:
     wide, high = k.between(0.07, 0.1), k.between(0.05, 0.09)
     k.add("ball", (0, high, 0), (wide, high, wide), 1)
     k.add("cone", (0, high * 1.1, wide * 1.1), (0.022, wide * 0.6, 0.022), 1, 0, ends=(1, 0.5),
@@ -259,7 +267,7 @@ def teapot(k: Kit) -> None:
     k.add("ball", (0, high * 2.15, 0), (0.014, 0.014, 0.014), 3, 1)
 
 
-def tree(k: Kit) -> None:
+def _tree(k: Kit) -> None:
     high, wide = k.between(0.7, 1.4), k.between(0.7, 1.3)
     k.add("cone", (0, high, 0), (0.2, high, 0.2), 1, 5, ends=(1, 0.5))
     k.pair("cone", (wide * 0.3, high * 1.7, 0), (0.08, high * 0.5, 0.08), 1, 5, turn=(0, 0, -0.7))
@@ -270,7 +278,7 @@ def tree(k: Kit) -> None:
         k.add("ball", at, (r, r * 0.8, r), 2, 4, joined=max(0, i - 3))
 
 
-def fir(k: Kit) -> None:
+def _fir(k: Kit) -> None:
     high, wide = k.between(0.35, 0.6), k.between(0.6, 1.1)
     k.add("tube", (0, high * 0.6, 0), (0.12, high * 0.6, 0.12), 1, 5)
     for i in range(4):
@@ -279,7 +287,7 @@ def fir(k: Kit) -> None:
     k.add("ball", (0, high * 5.8, 0), (0.1, 0.1, 0.1), 3, 0)
 
 
-def plant(k: Kit) -> None:
+def _plant(k: Kit) -> None:
     wide, high = k.between(0.1, 0.16), k.between(0.08, 0.14)
     k.add("cone", (0, high, 0), (wide, high, wide), 1, 0, ends=(0.7, 1), bore=0.2, floor=-0.5)
     k.add("tube", (0, high * 1.6, 0), (wide * 0.85, 0.01, wide * 0.85), 1, 5)
@@ -291,7 +299,7 @@ def plant(k: Kit) -> None:
         k.add("ball", at, (0.045, reach, 0.012), 2, 4, turn=(lean, turn, 0))
 
 
-def house(k: Kit) -> None:
+def _house(k: Kit) -> None:
     long, wide, high = k.between(1.5, 3), k.between(1.3, 2), k.between(0.9, 2)
     top = k.between(0.5, 1.0)
     k.add("box", (0, high, 0), (wide, high, long), 1)
@@ -303,14 +311,14 @@ def house(k: Kit) -> None:
     k.add("box", (wide * 0.5, 2 * high + top * 1.4, long * 0.3), (0.18, top * 0.6, 0.18), 2, 5)
 
 
-def ball(k: Kit) -> None:
+def _ball(k: Kit) -> None:
     r = k.between(0.1, 0.2)
     k.add("ball", (0, r, 0), (r, r, r), 1)
     for turn in (EDGE, ACROSS):
         k.add("tube", (0, r, 0), (r * 1.005, r * 0.16, r * 1.005), 2, 1, turn=turn)
 
 
-def boxes(k: Kit) -> None:
+def _boxes(k: Kit) -> None:
     y: Number = 0.0
     for i in range(4):
         w, h, d = k.between(0.1, 0.2), k.between(0.02, 0.1), k.between(0.1, 0.16)
@@ -319,7 +327,7 @@ def boxes(k: Kit) -> None:
         y = y + 2 * h
 
 
-def figure(k: Kit) -> None:
+def _figure(k: Kit) -> None:
     r, y = k.between(0.3, 0.5), torch.zeros(k.variants)
     for share in (1, 0.72, 0.5):
         y = y + r * share * 0.85
@@ -331,7 +339,7 @@ def figure(k: Kit) -> None:
     k.pair("limb", (r * 1.05, y - r * 1.0, 0), (0.04, r * 0.6, 0.04), 3, 5, turn=(0, 0, 0.9))
 
 
-def bicycle(k: Kit) -> None:
+def _bicycle(k: Kit) -> None:
     r, gap = k.between(0.3, 0.36), k.between(0.45, 0.55)
     for z in (gap, -gap):
         k.add("tube", (0, r, z), (r, 0.03, r), 1, 2, turn=ACROSS, bore=0.25, spin=1)
@@ -345,15 +353,17 @@ def bicycle(k: Kit) -> None:
     k.add("tube", (0, r * 2.1, -gap * 0.4), (0.02, r * 0.3, 0.02), 2, 0)
 
 
-THINGS: dict[Callable[[Kit], None], str] = {  # in which scenes: Street, Room, Laid table, Company
-    car: "S", lorry: "S", person: "SRCC", animal: "SRCCC", table: "R", chair: "R", sofa: "R",
-    lamp: "RL", cup: "LL", bottle: "LL", bowl: "L", teapot: "L", tree: "S", fir: "S", plant: "RL",
-    house: "S", ball: "RLC", boxes: "RL", figure: "SL", bicycle: "S",
+# In which scenes: on a Street, in a Room, on a Laid table, in Company.
+THINGS: dict[Callable[[Kit], None], str] = {
+    _car: "S", _lorry: "S", _person: "SRCC", _animal: "SRCCC", _table: "R", _chair: "R", _sofa: "R",
+    _lamp: "RL", _cup: "LL", _bottle: "LL", _bowl: "L", _teapot: "L", _tree: "S", _fir: "S",
+    _plant: "RL", _house: "S", _ball: "RLC", _boxes: "RL", _figure: "SL", _bicycle: "S",
 }  # fmt: skip
+NAMES = [build.__name__.removeprefix("_") for build in THINGS]
 
 
 def bank(seed: int, variants: int = 48) -> torch.Tensor:
-    """All variants of all things, the largest side of each one long: [THINGS, V, PARTS, FIELDS]."""
+    """All variants of all things: [THINGS, V, PARTS, FIELDS]."""
     random = torch.Generator().manual_seed(seed)
     made = []
     for build in THINGS:
