@@ -172,7 +172,7 @@ def _met(g: torch.Tensor, lines: torch.Tensor) -> torch.Tensor:
 
 
 def _surface(won: torch.Tensor, point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The outward slope at points on solids, and where they are on the surface: [..., 3], [..., 2]."""
+    """The outward slope at points on solids, and where on the surface: [..., 3], [..., 2]."""
     quad, size = won[..., QUAD], won[..., LOOK][..., :3]
     slope = 2 * quad[..., :3] * point
     slope = slope + functional.pad(quad[..., 3:4], (1, 1))
@@ -203,20 +203,19 @@ def pictured(
     depth = torch.stack([shade.far, shade.who.float()], 1)  # [N, 2, L, 256]
     depth = as_picture(depth, 16)
     hit = cast(stage, stage.eye, stage.axes, tiles, t)
-    colour = _coloured(stage, stage.eye, hit, paper, depth)
+    colour, is_floor, is_solid = _coloured(stage, stage.eye, hit, paper, depth)
+    who = torch.where(is_solid, hit.who, stage.reach.shape[1])  # not what is below the floor
     if mirror:
         half = max(1, t // 2)
         turned = torch.tensor([1.0, -1.0, 1.0], device=colour.device)
         below, axes = stage.eye * turned, stage.axes * turned
         other = cast(stage, below, axes, tiles, half)
-        seen = _coloured(stage, below, other, paper, depth, floor=False)
+        seen, _, _ = _coloured(stage, below, other, paper, depth, floor=False)
         seen = seen.unflatten(2, (half, half))
         seen = seen.repeat_interleave(t // half, 2).repeat_interleave(t // half, 3).flatten(2, 3)
-        down = -stage.eye[:, None, None, 1] / hit.ray[..., 1]
-        is_floor = (down > 0) & (down < hit.far) & (_walls(stage, stage.eye, hit.ray)[0] > down)
         share = stage.place[:, None, None, 4] * is_floor
         colour = colour + share[..., None] * (seen - colour)
-    return colour, hit.who
+    return colour, who
 
 
 def as_picture(x: torch.Tensor, t: int) -> torch.Tensor:
@@ -241,14 +240,15 @@ def _coloured(
     depth: torch.Tensor,
     *,
     floor: bool = True,
-) -> torch.Tensor:
-    """The light that comes along rays: [N, L, t * t, 3]."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The light along rays [N, L, t * t, 3], and which end on the floor, which on a solid."""
     light, place = stage.light[:, None, None], stage.place[:, None, None]
     wall, across = _walls(stage, eye, hit.ray)
     down = -eye[:, None, None, 1] / hit.ray[..., 1]
     down = torch.where((down > 0) & floor, down, BIG)
     far = torch.minimum(torch.minimum(wall, down), hit.far)
-    solid, ground = hit.far <= far, down <= far
+    solid, ground = (hit.far <= far) & (far < BIG), (down <= far) & (down < 1e3)
+    ground &= ~solid
     point = eye[:, None, None] + far.clamp(max=1e3)[..., None] * hit.ray
     axis = torch.eye(3, device=far.device)
     normal = torch.where(
@@ -285,7 +285,7 @@ def _coloured(
     colour = torch.where(bare[..., None], shadowed, colour)
     haze = (1 - torch.exp(-0.03 * light[..., 7] * far.clamp(max=200)))[..., None]
     colour = colour + haze * (behind.mean((1, 2), keepdim=True) - colour) * (place[..., 5:6] == 0)
-    return torch.where((far < 1e3)[..., None], colour, behind)
+    return torch.where((far < 1e3)[..., None], colour, behind), ground, solid
 
 
 def _papered(paper: torch.Tensor, where: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Scenes of solids for ever: things beside each other, their groups and parts, at rest or moving.
 
 What things are made of is in `things.py`, how they are set up in `stages.py`, how they are drawn in
-`rays.py`. Masks count the rays that end on a whole, a group (all wheels) or a part (one wheel), four
+`rays.py`. Masks count rays that end on a whole, a group (all wheels) or a part (one wheel), four
 rays a pixel of the picture: they are exact.
 
 Shapes: n scenes, B clips, T frames of each (N together), O things of PARTS solids (P together).
@@ -14,7 +14,8 @@ from torch.nn import functional
 
 from training.rays import Stage, as_picture, pictured
 from training.scenes import Film
-from training.stages import OBJECTS, PARTS, P, Stages
+from training.stages import OBJECTS, P, Stages
+from training.things import PARTS
 
 SMALL = 0.002  # of the picture
 
@@ -76,7 +77,7 @@ class Solids(Stages):
     def drawn(
         self, stage: Stage, paper: torch.Tensor, side: int, mask_side: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pictures uint8 [N, 3, side, side], rays on each solid [N, P + 1, mask_side, mask_side]."""
+        """Pictures uint8 [N, 3, side, side], rays on solids [N, P + 1, mask_side, mask_side]."""
         N, S = len(stage.eye), 2 * side
         t = math.gcd(S, 16)
         chunk = max(1, self.rays // S**2)
@@ -104,7 +105,7 @@ class Solids(Stages):
     def finish(self, n: int, scene: torch.Tensor) -> list[torch.Tensor]:
         """Of each frame exposure, colours, curve, blur, sharpness, grain: each [N, ..., 1, 1]."""
         u = self.uniform
-        gain = torch.exp(0.15 + 0.2 * self.normal(n, 1) + 0.06 * self.normal(n, 3))
+        gain = torch.exp(0.1 + 0.2 * self.normal(n, 1) + 0.06 * self.normal(n, 3))
         curve = torch.exp(0.2 * self.normal(n, 1))
         blur = u(-1.0, 1, n, 1).clamp(min=0) ** 2
         grain = u(-0.5, 1, n, 1).clamp(min=0) ** 2 * 0.045

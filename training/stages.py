@@ -92,12 +92,12 @@ class Stages:
         fixed = [x.flatten(1, 2).repeat_interleave(T, 0) for x in (form, look, reach)]
         filmed = self.filmed(motion.ground, scale * longest * there)
         which = torch.arange(n, device=self.device).repeat_interleave(T)
-        stage = Stage(at.reshape(n * T, P, 3), into.reshape(n * T, P, 3, 3), *fixed, *filmed, which)
+        numbers = [at.reshape(n * T, P, 3), into.reshape(n * T, P, 3, 3), *fixed, *filmed, which]
         number = torch.arange(OBJECTS, device=self.device).reshape(1, OBJECTS, 1)
         thing = number.expand(n, OBJECTS, PARTS) * 100
         group, part = (thing + rows[..., k] for k in (things.GROUP, things.PART))
         keys = tuple(key.flatten(1) for key in (thing, group, part))
-        return stage, keys, self.paper(n), motion.moving
+        return Stage(*numbers), keys, self.paper(n), motion.moving
 
     def moved(
         self,
@@ -240,7 +240,7 @@ class Stages:
         dim = u(0.25, 0.75, n, 1)
         warm = torch.tensor([0.12, 0.0, -0.15], device=self.device) * self.normal(n, 1)
         bright = torch.exp(0.25 * self.normal(n, 1))
-        sunny = (1.25 - dim) * (1 + warm) * bright
+        sunny = (1.2 - dim) * (1 + warm) * bright
         light = torch.cat(
             [sunny, dim * (1 - 0.5 * warm) * bright, u(0.0, 0.03, n, 1), u(0, 1, n, 1)], 1
         )
@@ -262,7 +262,7 @@ class Stages:
         Eight textures above; below the backdrop, as wide as two of them.
         """
         u, count = self.uniform, n * 8
-        vivid = u(0, 0.7, count, 1, 1, 1) ** 2
+        vivid = u(0, 0.55, count, 1, 1, 1) ** 2
         total = u(0.15, 0.8, count, 1, 1, 1) + vivid * self.normal(count, 3, 1, 1)
         total = total.clamp(0.1, 0.9).expand(count, 3, CELL, CELL)
         for cells in (2, 4, 8, 32, 128):

@@ -11,6 +11,7 @@ y is up, a thing stands on y = 0 and looks along z.
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 
@@ -23,8 +24,8 @@ BORE, FLOOR, PIVOT, SWING, PHASE, SPIN = 17, 18, slice(19, 22), 22, 23, 24
 PAINT, GROUP, PART, THERE = 25, 26, 27, 28
 FIELDS = 29
 
-Number = float | torch.Tensor
-Three = tuple[Number, Number, Number]
+Number: TypeAlias = float | torch.Tensor
+Three: TypeAlias = tuple[Number, Number, Number]
 
 
 class Kit:
@@ -54,37 +55,53 @@ class Kit:
         phase: Number = 0.0,
         spin: float = 0.0,
         joined: int = 0,
-        there: Number = 1.0,
     ) -> None:
         """One solid; `joined` counts back to the solid whose part it shares."""
         quad, slab = _form(kind, ends)
         part = len(self.rows) - joined
         numbers = [*at, *size, *turn, *quad, *slab, bore, floor, *pivot, swing, phase, spin]
-        row = [torch.as_tensor(x, dtype=torch.float32) for x in [*numbers, paint, group, part]]
-        row.append(torch.as_tensor(there, dtype=torch.float32))
+        row = [torch.as_tensor(x, dtype=torch.float32) for x in [*numbers, paint, group, part, 1.0]]
         self.rows.append(torch.stack([x.expand(self.variants) for x in row], 1))
 
-    def pair(self, kind: str, at: Three, *rest: object, joined: int = 0, **more: object) -> None:
+    def pair(
+        self,
+        kind: str,
+        at: Three,
+        size: Three,
+        group: int = 0,
+        paint: int = 0,
+        *,
+        turn: Three = (0.0, 0.0, 0.0),
+        ends: tuple[float, float] = (1.0, 0.5),
+        pivot: Three = (0.0, 0.0, 0.0),
+        swing: Number = 0.0,
+        phase: float = 0.0,
+        spin: float = 0.0,
+        joined: int = 0,
+    ) -> None:
         """The same on the left and on the right, the right half a swing later."""
-        phase = more.pop("phase", 0.0)
-        turn: tuple[Number, ...] = more.pop("turn", (0.0, 0.0, 0.0))  # type: ignore[assignment]
-        pivot: tuple[Number, ...] = more.pop("pivot", (0.0, 0.0, 0.0))  # type: ignore[assignment]
         for side in (1, -1):
             self.add(
                 kind,
                 (side * at[0], at[1], at[2]),
-                *rest,  # type: ignore[arg-type]
+                size,
+                group,
+                paint,
                 turn=(turn[0], side * turn[1], side * turn[2]),
+                ends=ends,
                 pivot=(side * pivot[0], pivot[1], pivot[2]),
-                phase=phase + (side < 0) * math.pi,  # type: ignore[operator]
+                swing=swing,
+                phase=phase + (side < 0) * math.pi,
+                spin=spin,
                 joined=2 * joined,
-                **more,
             )
 
     def done(self) -> torch.Tensor:
         """All variants: [V, PARTS, FIELDS]."""
         rows = torch.stack(self.rows, 1)
-        return torch.nn.functional.pad(rows, (0, 0, 0, PARTS - rows.shape[1]))
+        rows = torch.nn.functional.pad(rows, (0, 0, 0, PARTS - rows.shape[1]))
+        rows[:, len(self.rows) :, [GROUP, PART]] = -1.0  # what is not there belongs to nothing
+        return rows
 
 
 def _form(kind: str, ends: tuple[float, float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -107,7 +124,6 @@ def _form(kind: str, ends: tuple[float, float]) -> tuple[tuple[float, ...], tupl
 
 ACROSS: Three = (0.0, 0.0, math.pi / 2)  # a tube along x
 AHEAD: Three = (math.pi / 2, 0.0, 0.0)  # a tube along z
-EDGE: Three = (math.pi / 2, 0.0, 0.0)
 
 
 def _car(k: Kit) -> None:
@@ -180,7 +196,8 @@ def _animal(k: Kit) -> None:
     k.add("ball", (0, y, z), (skull * 0.9, skull, skull), 2, 0)
     k.add("limb", (0, y - skull * 0.3, z + skull), (skull * 0.5, skull * 0.8, skull * 0.42), 2, 1,
           turn=AHEAD)  # fmt: skip
-    k.pair("cone", (skull * 0.6, y + skull, z - skull * 0.2), (skull * 0.3, skull * 0.6, 0.03), 2, 1,
+    ear = (skull * 0.3, skull * 0.6, 0.03)
+    k.pair("cone", (skull * 0.6, y + skull, z - skull * 0.2), ear, 2, 1,
            ends=(1, 0.15), turn=(0, 0, -0.3))  # fmt: skip
     for at, late in ((long * 0.62, 0.0), (-long * 0.62, math.pi)):
         k.pair("limb", (fat * 0.6, leg * 0.5, at), (fat * 0.27, leg * 0.62, fat * 0.3), 3, 0,
@@ -231,7 +248,7 @@ def _cup(k: Kit) -> None:
     wide, high, foot = k.between(0.035, 0.06), k.between(0.035, 0.06), 0.006
     k.add("cone", (0, high, 0), (wide, high, wide), 1, 0, ends=(0.8, 1), bore=0.16, floor=-0.85)
     k.add("tube", (0, high * k.between(0.9, 1.6), 0), (wide * 0.84, foot, wide * 0.84), 1, 5)
-    k.add("tube", (wide * 1.2, high, 0), (wide * 0.55, wide * 0.13, high * 0.62), 2, 0, turn=EDGE,
+    k.add("tube", (wide * 1.2, high, 0), (wide * 0.55, wide * 0.13, high * 0.62), 2, 0, turn=AHEAD,
           bore=0.45)  # fmt: skip
     k.add("cone", (0, 0.004, 0), (wide * 1.9, 0.008, wide * 1.9), 3, 1, ends=(0.6, 1), bore=0.15)
 
@@ -314,7 +331,7 @@ def _house(k: Kit) -> None:
 def _ball(k: Kit) -> None:
     r = k.between(0.1, 0.2)
     k.add("ball", (0, r, 0), (r, r, r), 1)
-    for turn in (EDGE, ACROSS):
+    for turn in (AHEAD, ACROSS):
         k.add("tube", (0, r, 0), (r * 1.005, r * 0.16, r * 1.005), 2, 1, turn=turn)
 
 
