@@ -19,12 +19,14 @@ import numpy as np
 from samgraph import checkpoint
 from samgraph.errors import CheckpointError, SamgraphError
 from samgraph.graph import Array
-from samgraph.models.sam2.config import NANO
-from samgraph.models.sam2.graphs import weight_shapes
+from samgraph.models.nano.config import NANO
+from samgraph.models.nano.graphs import GRAPHS
 from training.state import load_state
 
 STEEPER = 2.5
-_LAST_LAYERS = re.compile(r"sam_mask_decoder\.output_hypernetworks_mlps\.\d\.layers\.2\.")
+_LAST_LAYERS = re.compile(
+    r"sam_mask_decoder\.(output_|refinement\.)hypernetworks_mlps\.\d\.layers\.2\."
+)
 
 
 def export(state: Path, out: Path) -> None:
@@ -35,8 +37,8 @@ def export(state: Path, out: Path) -> None:
         known = load_state(state)
         if known is None:
             raise SystemExit(f"{state} holds no state")
-        weights = _steeper(known[0], STEEPER)
-    metadata = {"samgraph.config": NANO.to_json(), "format": "pt"}
+        weights = steeper(known[0], STEEPER)
+    metadata = {"samgraph.config": NANO.to_json(), "samgraph.family": "nano", "format": "pt"}
     checkpoint.save(out, weights, precision="fp16", metadata=metadata)
 
 
@@ -46,13 +48,13 @@ def read_exported(path: Path) -> dict[str, Array]:
         tensors = checkpoint.read(path).tensors
     except CheckpointError as error:
         raise SystemExit(str(error)) from error
-    if {name: array.shape for name, array in tensors.items()} != weight_shapes(NANO):
+    if {name: array.shape for name, array in tensors.items()} != GRAPHS.weight_shapes(NANO):
         raise SystemExit(f"{path} is not a {NANO.name}: its tensors have other names or shapes")
     arrays = {name: np.asarray(array, np.float32) for name, array in tensors.items()}
-    return _steeper(arrays, 1 / STEEPER)
+    return steeper(arrays, 1 / STEEPER)
 
 
-def _steeper(weights: Mapping[str, Array], factor: float) -> dict[str, Array]:
+def steeper(weights: Mapping[str, Array], factor: float) -> dict[str, Array]:
     """Mask logits multiplied by a factor: the last layers that make them are."""
     return {
         name: array * np.float32(factor) if _LAST_LAYERS.match(name) else array

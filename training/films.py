@@ -13,9 +13,11 @@ from itertools import pairwise
 
 import torch
 
-from training.data import CUT, Clips, Prompt, Track
+from training.data import CUT, SIDE, Clips, Prompt, Track
 from training.labelling import Teacher, draw
 from training.scenes import MASK, Film, Scenes, bounds, sample
+from training.solids import Solids
+from training.student import Tensors
 
 FITS, SURE = 0.7, 0.75  # how well a mask fills its box; how sure the teacher must be
 VISIBLE = 0.002  # of the picture
@@ -41,8 +43,8 @@ def real_films(clips: Clips, taught: Teacher, device: str) -> list[Real]:
         first = min(int(track.frames[0]) for track in tracks)
         last = max(int(track.frames[-1]) for track in tracks)
         images = clips.images[first : last + 1].to(device)
-        embeddings = torch.cat([taught.encode(some) for some in images.split(16)])
-        drawn = [_whole(track, first, embeddings, taught, clips.sizes[clip]) for track in tracks]
+        features = taught.encode_all(images)
+        drawn = [_whole(track, first, features, taught, clips.sizes[clip]) for track in tracks]
         masks = torch.stack([mask for mask, _ in drawn])
         known = [sure for _, sure in drawn]
         area = (masks.float().mean((2, 3)) / 255).tolist()
@@ -54,10 +56,20 @@ def real_films(clips: Clips, taught: Teacher, device: str) -> list[Real]:
     return films
 
 
+def solid_films(solids: Solids, count: int, frames: int, objects: int) -> list[Real]:
+    """Clips of drawn solids, as if they were real."""
+    found = []
+    for _ in range(count):
+        film = solids.clips(1, frames, objects, SIDE, MASK)
+        visible = (film.masks[0].float().mean((2, 3)) / 255 > VISIBLE).tolist()
+        found.append(Real(film.images[0], film.masks[0], film.known[0].tolist(), visible))
+    return found
+
+
 def _whole(
     track: Track,
     first: int,
-    embeddings: torch.Tensor,
+    features: Tensors,
     taught: Teacher,
     size: tuple[int, int],
 ) -> tuple[torch.Tensor, list[bool]]:
@@ -65,10 +77,12 @@ def _whole(
     prompts = between(track)
     places = [frame - first for frame, (prompt, _) in prompts.items() if prompt]
     given = [prompt for prompt, _ in prompts.values() if prompt]
-    cover, score = draw(taught, embeddings[places], given, size)
-    masks = embeddings.new_zeros(len(embeddings), MASK, MASK)
+    there = {name: value[places] for name, value in features.items()}
+    cover, score = draw(taught, there, given, size)
+    count = len(features["embedding"])
+    masks = cover.new_zeros(count, MASK, MASK)
     masks[places] = cover
-    known = [False] * len(embeddings)
+    known = [False] * count
     for frame, (prompt, exact) in prompts.items():
         known[frame - first] = exact or not prompt
     sure = (score > SURE) & (_filled(cover, given, size) > FITS)

@@ -1,86 +1,109 @@
-"""What the teacher says of pictures: its embedding, and masks of whatever it sees in them.
+"""What the teacher says of pictures: masks of whatever it sees in them.
 
-The student has half the teacher's resolution: it learns to see embeddings averaged 2 x 2. Masks
-are drawn from the whole embedding, twice as fine as the student's, and averaged.
+The teacher is SAM 2 (Hiera tiny) at 1024 px; its masks are as fine as the student's.
 
 Shapes: n pictures, G masks of a picture, Q points asked about.
 """
 
+from collections import deque
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.nn import functional
 
 from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array
-from training import teacher
+from samgraph.models.sam2 import graphs
+from samgraph.models.sam2.config import CONFIGS
 from training.data import SIDE, Clips, Prompt, Track
 from training.prompting import ABSENT
 from training.scenes import MASK, Scenes, normalised
+from training.solids import Solids
+from training.student import Tensors
 
-Asked = Literal["embedding", "masks"]
+CONFIG = CONFIGS["sam2-tiny"]
+FILE = "sam2_tiny.safetensors"
 ASKED = 16
 KEPT = 10
-NEAR = 2  # pixels of MASK x MASK by which a mask may leave the box it was asked for
+NEAR = 4  # pixels of MASK x MASK by which a mask may leave the box it was asked for
+SOLID = 10  # one batch of pictures in so many is of drawn solids
+CHAINS = 12  # batches of them that are kept with their parts and groups
+STEEP = 2.0  # of the teacher's logits, to make coverage of them
 
 
 class Teacher:
-    """MobileSAM on a device."""
+    """SAM 2 on a device."""
 
     def __init__(self, weights: Mapping[str, Array], device: str, size: int = 1024) -> None:
-        self.weights = {name: torch.from_numpy(array).to(device) for name, array in weights.items()}
-        self.size = size
-        self._encode = Evaluator(teacher.encode_graph(size), "bf16" if device == "cuda" else "fp32")
-        self._decode = Evaluator(teacher.decode_graph(), "fp32")
+        self.weights = {
+            name: torch.from_numpy(array).float().to(device) for name, array in weights.items()
+        }
+        self.config = CONFIG.at_size(size)
+        half: Any = "bf16" if device == "cuda" else "fp32"
+        self._encode = Evaluator(graphs.image_encoder(self.config), half)
+        self._decode = Evaluator(graphs.decode(self.config), "fp32")
 
-    def encode(self, images: torch.Tensor) -> torch.Tensor:
-        """Bytes [n, 3, SIDE, SIDE] -> embeddings [n, 256, 64, 64]."""
+    def encode(self, images: torch.Tensor) -> Tensors:
+        """Bytes [n, 3, SIDE, SIDE] -> embedding, fine_0, fine_1."""
         x = functional.interpolate(
-            images.float() / 255, self.size, mode="bilinear", align_corners=False
+            images.float() / 255, self.config.image_size, mode="bilinear", align_corners=False
         )
         with torch.no_grad():
-            found = self._encode({**self.weights, "image": normalised(x.clamp(0, 1))})["embedding"]
-        return functional.adaptive_avg_pool2d(found, teacher.CONFIG.image_size // 16)
+            return self._encode({**self.weights, "image": normalised(x.clamp(0, 1))})
+
+    def encode_all(self, images: torch.Tensor) -> Tensors:
+        """`encode`, a few pictures at a time."""
+        parts = [self.encode(some) for some in images.split(16)]
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def decode(
         self,
-        embedding: torch.Tensor,
+        features: Tensors,
         points: torch.Tensor,
         labels: torch.Tensor,
         mask: torch.Tensor | None = None,
-    ) -> dict[str, torch.Tensor]:
+    ) -> Tensors:
         """Masks [N, 4, MASK, MASK] and ious [N, 4] for prompts in pixels of SIDE x SIDE."""
-        N, fine = len(points), teacher.CONFIG.mask_size
-        if mask is None:
-            mask, has_mask = points.new_zeros(N, 1, fine, fine), False
-        else:
-            mask, has_mask = functional.interpolate(mask, fine, mode="bilinear"), True
-        given = {
-            "points": (points + 0.5) * (fine / MASK) - 0.5,
+        N, L = len(points), self.config.mask_size
+        flag = torch.ones(N, dtype=torch.bool, device=points.device)
+        given = points.new_zeros(N, 1, L, L) if mask is None else _sized(mask, L)
+        values = {
+            "points": (points + 0.5) * (self.config.image_size / SIDE) - 0.5,
             "labels": labels,
-            "mask": mask,
-            "has_mask": torch.full((N,), has_mask, device=points.device),
+            "mask": given,
+            "has_mask": flag & (mask is not None),
+            "no_memory": flag,
+            "multimask": flag,
         }
         with torch.no_grad():
-            found = self._decode({**self.weights, "embedding": embedding, **given})
-        return {**found, "masks": functional.avg_pool2d(found["masks"], fine // MASK)}
+            found = self._decode({**self.weights, **features, **values})
+        return {**found, "masks": _sized(found["masks"], MASK)}
 
-    def masks(self, embedding: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-        """Coverage [n, G, MASK, MASK] of what is at points [n, Q, 2]; good ones, no two alike."""
+    def masks(self, features: Tensors, points: torch.Tensor) -> torch.Tensor:
+        """Coverage [n, G, MASK, MASK] of what is at points [n, Q, 2]; good ones, no two alike.
+
+        Of the three masks at a point the best comes first, where there are more than are kept.
+        """
         n, Q, _ = points.shape
-        xy = torch.cat([points.reshape(n * Q, 1, 2), points.new_zeros(n * Q, 1, 2)], 1)
-        labels = torch.tensor([[1, -1]], device=points.device).expand(n * Q, 2)
-        found = self.decode(embedding.repeat_interleave(Q, 0), xy, labels.contiguous())
+        labels = torch.ones(n * Q, 1, dtype=torch.long, device=points.device)
+        each = {name: value.repeat_interleave(Q, 0) for name, value in features.items()}
+        found = self.decode(each, points.reshape(n * Q, 1, 2), labels)
         logits, score = found["masks"][:, 1:], found["ious"][:, 1:].reshape(n, 3 * Q)
         logits = logits.reshape(n, 3 * Q, MASK, MASK)
         inner, outer = ((logits > limit).sum((2, 3)) for limit in (1.0, -1.0))
         area = (logits > 0).float().mean((2, 3))
         good = (score > 0.75) & (inner > 0.85 * outer) & (area > 0.003) & (area < 0.8)
-        chosen = _apart((logits > 0).flatten(2).float(), good)
-        order = chosen.float().topk(min(KEPT, 3 * Q), 1)
+        best = score.reshape(n, Q, 3)
+        best = (best == best.amax(2, keepdim=True)).reshape(n, 3 * Q)
+        first = (2.0 * good + best).argsort(1, descending=True)  # the best are compared first
+        logits = logits.gather(1, first[:, :, None, None].expand_as(logits))
+        small = functional.avg_pool2d((logits > 0).float(), 2).flatten(2)
+        chosen = _apart(small, good.gather(1, first)).float()
+        chosen = chosen * torch.linspace(1, 0.5, 3 * Q, device=points.device)
+        order = chosen.topk(min(KEPT, 3 * Q), 1)
         picked = logits.gather(1, order.indices[:, :, None, None].expand(-1, -1, MASK, MASK))
-        return torch.sigmoid(4 * picked) * order.values[:, :, None, None]
+        return torch.sigmoid(STEEP * picked) * (order.values > 0)[:, :, None, None]
 
 
 def _apart(masks: torch.Tensor, good: torch.Tensor) -> torch.Tensor:
@@ -97,29 +120,29 @@ def _apart(masks: torch.Tensor, good: torch.Tensor) -> torch.Tensor:
 class Pool:
     """Labelled pictures on the device, the oldest replaced by new ones."""
 
-    def __init__(self, scenes: Scenes, teacher: Teacher, size: int) -> None:
-        self.scenes, self.teacher, self.size = scenes, teacher, size
-        self.filled = self._next = 0
+    def __init__(self, scenes: Scenes, teacher: Teacher, solids: Solids, size: int) -> None:
+        self.scenes, self.teacher, self.solids, self.size = scenes, teacher, solids, size
+        self.filled = self._next = self._turn = 0
+        self.chains: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=CHAINS)
         at = torch.device(scenes.device)
         self.images = torch.empty(size, 3, SIDE, SIDE, dtype=torch.uint8, device=at)
-        self.embeddings = torch.empty(
-            size, 256, SIDE // 16, SIDE // 16, dtype=torch.bfloat16, device=at
-        )
         self.masks = torch.zeros(size, 2 * KEPT, MASK, MASK, dtype=torch.uint8, device=at)
 
-    def add(self, count: int, *, ask: Asked) -> None:
-        """Draw more pictures, and ask the teacher about them."""
-        images, exact = self.scenes.views(count)
-        known = exact
-        places = (torch.arange(count, device=images.device) + self._next) % self.size
-        embedding = self.teacher.encode(images)
-        small = functional.adaptive_avg_pool2d(embedding, SIDE // 16)
-        self.embeddings[places] = small.to(torch.bfloat16)
-        if ask == "masks":
+    def add(self, count: int) -> None:
+        """Draw more pictures, and ask the teacher about them; one batch in eight is of solids."""
+        self._turn += 1
+        if self._turn % SOLID == 1:
+            images, chains = self.solids.nested(count, SIDE, MASK)
+            self.chains.append((images, chains))
+            known = chains.flatten(1, 2)
+        else:
+            images, exact = self.scenes.views(count)
             points = self.scenes.uniform(0, SIDE, count, ASKED, 2)
-            seen = self.teacher.masks(embedding, points)
+            seen = self.teacher.masks(self.teacher.encode(images), points)
             known = torch.cat([exact, (seen * 255).round().to(torch.uint8)], 1)
+        known = known[:, : 2 * KEPT]
         known = functional.pad(known, (0, 0, 0, 0, 0, 2 * KEPT - known.shape[1]))
+        places = (torch.arange(count, device=images.device) + self._next) % self.size
         self.images[places], self.masks[places] = images, known
         self._next = (self._next + count) % self.size
         self.filled = min(self.size, self.filled + count)
@@ -138,38 +161,45 @@ class Pool:
         return chosen
 
 
+def _sized(masks: torch.Tensor, side: int) -> torch.Tensor:
+    """Logits of masks at another size: [N, M, h, w] -> [N, M, side, side]."""
+    if masks.shape[-1] == side:
+        return masks
+    return functional.interpolate(masks, side, mode="bilinear", align_corners=False)
+
+
 def label_track(clips: Clips, track: Track, taught: Teacher) -> torch.Tensor:
     """The masks of a labelled object, as the teacher draws them: uint8 [frames, MASK, MASK]."""
     device = next(iter(taught.weights.values())).device
     masks = torch.zeros(len(track.frames), MASK, MASK, device=device)
     seen = [i for i, prompt in enumerate(track.prompts) if prompt]
     pictures = clips.images[track.frames[seen]].to(device)
-    embeddings = torch.cat([taught.encode(some) for some in pictures.split(16)])
+    features = taught.encode_all(pictures)
     given = [track.prompts[i] for i in seen]
-    masks[seen] = draw(taught, embeddings, given, clips.sizes[track.clip])[0]
+    masks[seen] = draw(taught, features, given, clips.sizes[track.clip])[0]
     return (masks * 255).round().to(torch.uint8)
 
 
 def draw(
-    taught: Teacher, embeddings: torch.Tensor, prompts: list[Prompt], size: tuple[int, int]
+    taught: Teacher, features: Tensors, prompts: list[Prompt], size: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What boxes and points show, in pixels of frames of a size: [n, MASK, MASK], scores [n]."""
     given: list[Any] = [prompt.get("points") or [] for prompt in prompts]
     most = 1 + max(map(len, given))
     clicks = [points + [[0, 0, ABSENT]] * (most - len(points)) for points in given]
     boxes = [prompt["box"] for prompt in prompts]
-    device = embeddings.device
+    device = features["embedding"].device
     scale = torch.tensor([SIDE / size[0], SIDE / size[1]], device=device)
     corners = torch.tensor(boxes, device=device).float().reshape(-1, 2, 2)
     extra = torch.tensor(clicks, device=device).float()
     labels = torch.tensor([[2, 3]], device=device).expand(len(boxes), 2)
     found = taught.decode(
-        embeddings,
+        features,
         torch.cat([corners, extra[..., :2]], 1) * scale,
         torch.cat([labels, extra[..., 2].long()], 1),
     )
     near = _near(corners * scale * (MASK / SIDE))
-    return torch.sigmoid(4 * found["masks"][:, 0]) * near, found["ious"][:, 0]
+    return torch.sigmoid(STEEP * found["masks"][:, 0]) * near, found["ious"][:, 0]
 
 
 def _near(boxes: torch.Tensor) -> torch.Tensor:

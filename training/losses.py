@@ -3,6 +3,8 @@
 Shapes: N prompts, M masks of a prompt. Targets are coverage 0..1.
 """
 
+from itertools import permutations
+
 import torch
 from torch.nn import functional
 
@@ -53,3 +55,19 @@ def answer_loss(
     shown = present & known
     shape = ((shape + quality) * shown).sum() / shown.sum().clamp(min=1)
     return shape + (seen * known).sum() / known.sum().clamp(min=1)
+
+
+def nested_loss(answer: dict[str, torch.Tensor], target: torch.Tensor) -> torch.Tensor:
+    """One number for answers to clicks that mean each of three masks: target [N, 3, h, w].
+
+    Masks 1 to 3 are assigned to the targets as they fit best; each learns its own, and its score
+    is its overlap with it. Empty targets do not count.
+    """
+    masks, ious = answer["masks"][:, 1:], answer["ious"][:, 1:]
+    cost = torch.stack([mask_loss(masks, target[:, k]) for k in range(3)], 2)
+    with torch.no_grad():
+        shared = torch.stack([overlap(masks, target[:, k]) for k in range(3)], 2)
+    counts = (target.flatten(2).mean(2) > 0.002).float()
+    pairs = (cost + (ious[:, :, None] - shared).abs()) * counts[:, None]
+    orders = [sum(pairs[:, i, k] for k, i in enumerate(order)) for order in permutations(range(3))]
+    return torch.stack(orders, 1).amin(1).sum() / counts.sum().clamp(min=1)

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from safetensors.numpy import load_file
 
-from samgraph.models.sam2.config import NANO
+from samgraph.models.nano.config import NANO
 from training import data
-from training.data import EDGE, SIDE, Clips, Photos
+from training.data import CUT, EDGE, SIDE, Clips, Photos
 from training.export import read_exported
-from training.labelling import ASKED, Teacher, label_track
+from training.labelling import ASKED, FILE, Teacher, label_track
 from training.losses import overlap
 from training.manifest import check
 from training.prompting import Prompter
 from training.scenes import MASK, normalised
 from training.student import Student, Tensors
-from training.teacher import read
 from training.tracking import FirstPrompt, follow
 
 CLICKS = 5
@@ -53,15 +53,12 @@ def of_teacher(teacher: Teacher) -> Asked:
     """The teacher, asked the same."""
 
     def ask(images: torch.Tensor) -> Answer:
-        embedding = teacher.encode(images)
+        features = teacher.encode_all(images)
 
         def answer(
             points: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor | None, multi: bool
         ) -> torch.Tensor:
-            if not (labels == 2).any():  # SAM ends clicks with one more token
-                points = torch.cat([points, torch.zeros_like(points[:, :1])], 1)
-                labels = torch.cat([labels, torch.full_like(labels[:, :1], -1)], 1)
-            found = teacher.decode(embedding, points, labels, mask)
+            found = teacher.decode(features, points, labels, mask)
             return _best(found) if multi else found["masks"][:, :1]
 
         return answer
@@ -149,7 +146,7 @@ def _j(logits: torch.Tensor, targets: torch.Tensor, there: torch.Tensor) -> torc
 
 def pets(photos: Photos, count: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Held-out photographs with masks at the resolution of low-resolution masks."""
-    masks = photos.masks[:count, ::2, ::2].contiguous()
+    masks = photos.masks[:count, :: CUT // MASK, :: CUT // MASK].contiguous()
     return photos.images[:count].to(device), masks.to(device)
 
 
@@ -176,7 +173,7 @@ def main() -> None:
     check(given.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     student = Student(NANO, read_exported(given.model), device)
-    teacher = Teacher(read(given.data / "mobile_sam.pt"), device)
+    teacher = Teacher(load_file(given.data / FILE), device)
     with torch.no_grad():
         for name, figures in report(student, teacher, given.data):
             print(name, {key: round(value, 3) for key, value in figures.items()}, flush=True)  # noqa: T201

@@ -1,7 +1,7 @@
 """Prompts as a person might give them: clicks inside, clicks on mistakes, boxes drawn roughly.
 
-Masks are coverage 0..1 at 128 x 128; points are in pixels of the model's input.
-Shapes: N prompts, P points.
+Masks are coverage 0..1 at 256 x 256, clicked on a grid of 128 x 128; points are in pixels of the
+model's input. Shapes: N prompts, P points.
 """
 
 import torch
@@ -12,6 +12,7 @@ from training.scenes import MASK, bounds
 
 ABSENT = -2
 _SCALE = SIDE / MASK
+_GRID = 128
 
 
 class Prompter:
@@ -25,6 +26,7 @@ class Prompter:
 
         `careful` is how often it is well inside.
         """
+        region = functional.avg_pool2d(region[:, None], MASK // _GRID)[:, 0]
         noise = torch.rand(region.shape, generator=self.random, device=region.device)
         pick = torch.rand(len(region), 1, 1, generator=self.random, device=region.device)
         depth = sum(
@@ -32,8 +34,8 @@ class Prompter:
         )
         score = torch.where(pick < careful, depth + 1e-3 * noise, noise) * region
         place = score.flatten(1).argmax(1)
-        xy = torch.stack([place % MASK, place // MASK], 1).float()
-        return ((xy + 0.5) * _SCALE - 0.5)[:, None]
+        xy = torch.stack([place % _GRID, place // _GRID], 1).float()
+        return ((xy + 0.5) * (SIDE / _GRID) - 0.5)[:, None]
 
     def correction(
         self, logits: torch.Tensor, target: torch.Tensor, *, careful: float = 0.5
@@ -59,4 +61,5 @@ class Prompter:
 
 def _largest(region: torch.Tensor) -> torch.Tensor:
     """How thick a region is where it is thickest, roughly: [N]."""
-    return functional.avg_pool2d(region[:, None], 7, 1, 3).flatten(1).amax(1)
+    small = functional.avg_pool2d(region[:, None], MASK // _GRID)
+    return functional.avg_pool2d(small, 7, 1, 3).flatten(1).amax(1)

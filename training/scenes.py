@@ -1,8 +1,8 @@
 """Pictures made on the device: crops, mosaics, pasted objects, and clips in which all of it moves.
 
 Everything is drawn for a whole batch at once by sampling through affine maps, and every pasted
-thing leaves an exact mask. Masks are 8-bit coverage at 128 x 128, a quarter of the picture's side:
-what the model's low-resolution masks are compared with.
+thing leaves an exact mask. Masks are 8-bit coverage at 256 x 256, half of the picture's side: what
+the model's masks are compared with.
 
 Shapes: n pictures, B clips, T frames, K objects, G masks of a picture.
 """
@@ -16,7 +16,7 @@ from torch.nn import functional
 from samgraph.media.image.preprocess import MEAN, STD
 from training.data import CUT, SIDE, Photos
 
-MASK = SIDE // 4
+MASK = SIDE // 2
 TILES, PASTED = 4, 4
 PLAIN = 0.08  # pictures that begin as nothing but a texture
 THINGS = 4  # that move in front, in a clip; the last two are small
@@ -55,7 +55,8 @@ class Scenes:
         mosaic, mosaic_masks = _tiled(tiles), _tiled_masks(tile_masks)
         is_mosaic = (self.uniform(0, 1, n) < 0.35).reshape(n, 1, 1, 1)
         picture = torch.where(is_mosaic, mosaic, whole)
-        single = functional.pad(functional.avg_pool2d(mask, 2), (0, 0, 0, 0, 0, TILES - 1))
+        single = functional.avg_pool2d(mask, CUT // MASK)
+        single = functional.pad(single, (0, 0, 0, 0, 0, TILES - 1))
         masks = torch.where(is_mosaic, mosaic_masks, single)
         is_plain = (self.uniform(0, 1, n) < PLAIN).reshape(n, 1, 1, 1)
         picture = torch.where(is_plain, self.texture(n, SIDE), picture)
@@ -364,7 +365,7 @@ def _paste(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A layer over a picture; what it covers is taken off the masks, and it adds its own."""
     picture = picture * (1 - layer[:, 3:]) + layer[:, :3]
-    cover = functional.avg_pool2d(layer[:, 3:], 4)
+    cover = functional.avg_pool2d(layer[:, 3:], SIDE // MASK)
     return picture, torch.cat([masks * (1 - cover), cover], 1)
 
 
@@ -378,8 +379,8 @@ def _tiled(x: torch.Tensor) -> torch.Tensor:
 
 def _tiled_masks(masks: torch.Tensor) -> torch.Tensor:
     """The masks of four pictures, each in its corner: [4n, 1, CUT, CUT] -> [n, 4, MASK, MASK]."""
-    small = functional.avg_pool2d(masks, 4)
     n, side = len(masks) // TILES, MASK // 2
+    small = functional.avg_pool2d(masks, CUT // side)
     out = masks.new_zeros(n, TILES, MASK, MASK)
     for i in range(TILES):
         top, left = i // 2 * side, i % 2 * side

@@ -15,7 +15,9 @@ from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array
 from samgraph.models.sam2 import graphs
 from samgraph.models.sam2.attention_graphs import attend_memory
-from samgraph.models.sam2.config import Sam2Config
+from samgraph.models.nano.config import NanoConfig
+from samgraph.models.nano.graphs import GRAPHS
+from samgraph.models.nano.graphs import image_encoder
 
 Tensors = dict[str, torch.Tensor]
 
@@ -23,14 +25,14 @@ Tensors = dict[str, torch.Tensor]
 class Student:
     """Weights, and the four parts of SAM 2 as functions of them."""
 
-    def __init__(self, config: Sam2Config, weights: Mapping[str, Array], device: str) -> None:
+    def __init__(self, config: NanoConfig, weights: Mapping[str, Array], device: str) -> None:
         self.config, self.device = config, device
         self.weights = {
             name: torch.from_numpy(np.array(array, np.float32)).to(device).requires_grad_()
             for name, array in weights.items()
         }
         half: Precision = "bf16" if device == "cuda" else "fp32"
-        self._encode = Evaluator(graphs.image_encoder(config), half)
+        self._encode = Evaluator(image_encoder(config), half)
         self._decode = Evaluator(graphs.decode(config), "fp32")
         self._remember = Evaluator(graphs.encode_memory(config, images="N"), half)
         self._recall = Evaluator(attend_memory(config, images="N"), half)
@@ -94,23 +96,40 @@ class Student:
         return self._recall({**self.weights, **values})["embedding"]
 
 
-def first_weights(config: Sam2Config, teacher: Mapping[str, Array], seed: int) -> dict[str, Array]:
+def first_weights(config: NanoConfig, teacher: Mapping[str, Array], seed: int) -> dict[str, Array]:
     """Weights to start from."""
     random = np.random.default_rng(seed)
     weights = {}
-    for name, shape in sorted(graphs.weight_shapes(config).items()):
-        known = name.replace("sam_prompt_encoder", "prompt_encoder")
-        known = known.replace("sam_mask_decoder", "mask_decoder")
-        if known in teacher:
+    for name, shape in sorted(GRAPHS.weight_shapes(config).items()):
+        known = taught_name(name)
+        if known.endswith("attention_biases") and known in teacher:
+            weights[name] = widened(teacher[known], shape)
+        elif known in teacher:
             weights[name] = np.asarray(teacher[known], np.float32)
         else:
             weights[name] = _first(name, shape, random)
     return weights
 
 
+def taught_name(name: str) -> str:
+    """The name that the teacher has for a weight."""
+    for own, known in (("sam_", ""), ("image_encoder.trunk.", "image_encoder.")):
+        name = name.replace(own, known)
+    return name
+
+
+def widened(table: Array, shape: tuple[int, ...]) -> Array:
+    """Biases of a larger window: offsets that the smaller has not are given its farthest."""
+    small, large = (round(size**0.5) for size in (table.shape[1], shape[1]))
+    near = np.minimum(np.arange(large), small - 1)
+    square = np.asarray(table, np.float32).reshape(-1, small, small)
+    return np.ascontiguousarray(square[:, near][:, :, near]).reshape(shape)
+
+
 def _first(name: str, shape: tuple[int, ...], random: np.random.Generator) -> Array:
     """Ones for norms, zeros for biases and what the teacher's decoder lacks, else random."""
-    starts_as_nothing = name == "no_mem_embed" or ".conv_s" in name
+    starts_as_nothing = name == "no_mem_embed" or ".conv_s" in name or ".conv_finest" in name
+    starts_as_nothing |= ".refinement.hypernetworks" in name and ".layers.2." in name
     if starts_as_nothing or name.endswith("bias") or "no_mem_pos" in name:
         return np.zeros(shape, np.float32)
     if name.endswith("gamma"):

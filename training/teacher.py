@@ -16,32 +16,25 @@ from pathlib import Path
 import numpy as np
 
 from samgraph import checkpoint, ops
-from samgraph.graph import Array, Builder, Graph, Scope, Tensor
+from samgraph.graph import Array, Builder, Graph
 from samgraph.models.family import ABSENT
+from samgraph.models.nano.tinyvit import TinyVit, tinyvit
 from samgraph.models.sam2 import mask_decoder, prompts
 from samgraph.models.sam2.config import Sam2Config
 from samgraph.models.sam2.layers import (
     conv2d,
     conv_transpose2d,
-    layer_norm,
     layer_norm_2d,
-    linear,
     mlp,
     to_image,
     to_tokens,
-    width,
 )
 from samgraph.models.sam2.two_way import two_way
-from samgraph.models.sam2.windows import partition, unpartition
 
 SHA256 = "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f"
 CONFIG = Sam2Config(name="mobile-sam", image_size=1024)
 
-_DIMS = (64, 128, 160, 320)
-_DEPTHS = (2, 2, 6, 2)
-_HEADS = (2, 4, 5, 10)
-_WINDOWS = (7, 7, 14, 7)
-_EPS = 1e-5
+TRUNK = TinyVit(channels=(64, 128, 160, 320), blocks=(2, 2, 6, 2), heads=(2, 4, 5, 10), windows=(7, 7, 14, 7))
 
 
 def encode_graph(size: int = CONFIG.image_size) -> Graph:
@@ -49,63 +42,10 @@ def encode_graph(size: int = CONFIG.image_size) -> Graph:
     builder = Builder("teacher_encode")
     x = builder.input("image", f"f32[B,3,{size},{size}]")
     at = builder.scope() / "image_encoder"
-    stem = at / "patch_embed" / "seq"
-    x = ops.gelu(conv2d(stem / 0, x, _DIMS[0] // 2, 3, stride=2, padding=1))
-    x = conv2d(stem / 2, x, _DIMS[0], 3, stride=2, padding=1)
-    for stage in range(4):
-        layer = at / "layers" / stage
-        for i in range(_DEPTHS[stage]):
-            x = _block(layer / "blocks" / i, x, stage)
-        if stage < 3:  # the last step keeps the size
-            x = _merge(layer / "downsample", x, _DIMS[stage + 1], 1 if stage == 2 else 2)
-    neck = at / "neck"
-    x = layer_norm_2d(neck / 1, _bare_conv(neck / 0, x, 256, 1))
-    return builder.finish(embedding=layer_norm_2d(neck / 3, _bare_conv(neck / 2, x, 256, 3)))
-
-
-def _block(at: Scope, x: Tensor, stage: int) -> Tensor:
-    """A block of convolutions in the first stage, of attention in windows after it."""
-    C = _DIMS[stage]
-    if stage == 0:
-        y = ops.gelu(conv2d(at / "conv1", x, 4 * C, 1))
-        y = conv2d(at / "conv3", ops.gelu(_depthwise(at / "conv2", y)), C, 1)
-        return ops.gelu(x + y)
-    x = x + _windowed(at / "attn", x, _HEADS[stage], _WINDOWS[stage])
-    x = _depthwise(at / "local_conv", x)
-    y = layer_norm(at / "mlp" / "norm", x.transpose(0, 2, 3, 1), eps=_EPS)
-    y = linear(at / "mlp" / "fc2", ops.gelu(linear(at / "mlp" / "fc1", y, 4 * C)), C)
-    return x + y.transpose(0, 3, 1, 2)
-
-
-def _windowed(at: Scope, x: Tensor, heads: int, window: int) -> Tensor:
-    """Attention inside windows, with a learned score for each offset: [B, C, H, W]."""
-    B, C, H, W = x.shape[0], width(x, 1), width(x, 2), width(x, 3)
-    tokens = window * window
-    cut = partition(x.transpose(0, 2, 3, 1), window, window)
-    each = linear(at / "qkv", layer_norm(at / "norm", cut, eps=_EPS), 3 * C)
-    each = each.reshape(-1, tokens, heads, 3 * C // heads)
-    share = C // heads
-    q, k, v = (each[..., i * share : (i + 1) * share].reshape(-1, tokens, C) for i in range(3))
-    bias = at.weight("bias", heads, tokens, tokens)[None]
-    y = linear(at / "proj", ops.attention(q, k, v, bias, heads=heads, scale=share**-0.5), C)
-    return unpartition(y, window, window, B, H, W).transpose(0, 3, 1, 2)
-
-
-def _merge(at: Scope, x: Tensor, out: int, stride: int) -> Tensor:
-    """Between two stages: wider, and half the size."""
-    y = ops.gelu(conv2d(at / "conv1", x, out, 1))
-    return conv2d(at / "conv3", ops.gelu(_depthwise(at / "conv2", y, stride)), out, 1)
-
-
-def _depthwise(at: Scope, x: Tensor, stride: int = 1) -> Tensor:
-    C = width(x, 1)
-    weight, bias = at.weight("weight", C, 1, 3, 3), at.weight("bias", C)
-    return ops.conv2d(x, weight, bias, stride=(stride, stride), padding=(1, 1), groups=C)
-
-
-def _bare_conv(at: Scope, x: Tensor, out: int, kernel: int) -> Tensor:
-    weight = at.weight("weight", out, width(x, 1), kernel, kernel)
-    return ops.conv2d(x, weight, padding=(kernel // 2, kernel // 2))
+    x, neck = tinyvit(at, TRUNK, x).last, at / "neck"
+    x = layer_norm_2d(neck / 1, conv2d(neck / 0, x, 256, 1, bias=False))
+    x = conv2d(neck / 2, x, 256, 3, padding=1, bias=False)
+    return builder.finish(embedding=layer_norm_2d(neck / 3, x))
 
 
 def decode_graph(config: Sam2Config = CONFIG) -> Graph:
@@ -151,7 +91,9 @@ def decode_graph(config: Sam2Config = CONFIG) -> Graph:
     upscaled = ops.gelu(layer_norm_2d(up / 1, upscaled))
     upscaled = ops.gelu(conv_transpose2d(up / 3, upscaled, C // 8, 2))
     return builder.finish(
-        masks=mask_decoder.predict_masks(decoder, config, tokens[:, 1:5], upscaled),
+        masks=mask_decoder.predict_masks(
+            decoder / "output_hypernetworks_mlps", config, tokens[:, 1:5], upscaled
+        ),
         ious=mlp(decoder / "iou_prediction_head", tokens[:, 0], (256, 256, 4)),
     )
 
@@ -167,8 +109,6 @@ def read(path: Path) -> dict[str, Array]:
         if name.endswith(".c.weight"):
             base = name.removesuffix(".c.weight")
             weights |= _folded(base, array, tensors)
-        elif name.endswith("attention_biases"):
-            weights[name.replace("attention_biases", "bias")] = _offset_scores(array)
         elif ".bn." not in name and not name.startswith(
             ("image_encoder.head", "image_encoder.norm_head")
         ):
@@ -191,10 +131,3 @@ def _folded(base: str, weight: Array, tensors: dict[str, Array]) -> dict[str, Ar
         f"{base}.bias": (bias - mean * factor).astype(np.float32),
     }
 
-
-def _offset_scores(table: Array) -> Array:
-    """One score for each absolute offset -> one for each pair of tokens: [heads, T, T]."""
-    side = int(table.shape[1] ** 0.5)
-    rows, columns = np.divmod(np.arange(side * side), side)
-    offset = np.abs(rows[:, None] - rows) * side + np.abs(columns[:, None] - columns)
-    return np.ascontiguousarray(table[:, offset])

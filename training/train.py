@@ -1,9 +1,7 @@
 """Train samgraph-nano, one stage after another, on one GPU (or, slowly, on a CPU).
 
-    python -m training.train embedding --data DATA --state STATE     the encoder learns to see
-    python -m training.train masks     --data DATA --state STATE     all of it learns to segment
-    python -m training.train video     --data DATA --state STATE     the memory learns to follow
-    python -m training.train corrections --data DATA --state STATE   clicks beside a memory count
+    python -m training.train masks  --data DATA --state STATE --start START     it learns to segment
+    python -m training.train video  --data DATA --state STATE                   and to follow
 
 Each stage starts from what the one before left in STATE, or goes on where it stopped itself. The
 state is saved every half minute: a folder of files of at most 16 MB, complete or not there at all.
@@ -21,28 +19,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.numpy import load_file
 
-from samgraph.models.sam2.config import NANO, Sam2Config
-from training import data, measure, teacher
+from samgraph.models.nano.config import NANO, NanoConfig
+from training import data, measure
 from training.corrections import losses_at, shown_first
 from training.export import read_exported
-from training.films import Reel, real_films
-from training.labelling import Asked, Pool, Teacher
-from training.losses import answer_loss
+from training.films import Reel, real_films, solid_films
+from training.labelling import FILE, Pool, Teacher
+from training.losses import answer_loss, nested_loss
 from training.manifest import check
 from training.prompting import ABSENT, Prompter
 from training.recorded import Losses, Recorded
-from training.scenes import Scenes
+from training.scenes import MASK, Scenes
 from training.state import load_state, save_state
-from training.student import Student, Tensors, first_weights
+from training.solids import Solids
+from training.student import Student, Tensors
 from training.tracking import FirstPrompt, features_of, follow
 
 SAVE_EVERY = 30.0  # seconds
-EMA_STEPS = 500
-REAL = 0.4  # how often the clips of a step are real
-CORRECTED = 0.6  # how often a step of the last stage corrects; else it follows, as the one before
+EMA_STEPS = 300
+REAL = 0.6  # how often the clips of a step are real, or of solids; else drawn
+CORRECTED = 0.35  # how often a step of video corrects; else it follows
+NESTED = 8  # one step of masks in so many is of parts, groups and wholes
 LONGEST = 15  # the tracker divides pointer times by this, in clips of 16 frames and more
-
 
 @dataclass(frozen=True)
 class Clip:
@@ -60,45 +60,49 @@ class Stage:
     steps: int
     batch: int  # pictures
     rates: dict[str, float]  # of weights whose name starts so, first match; 0 is not at all
-    warm_up: int = 200
+    warm_up: int = 100
     fresh: int = 8  # new pictures for the pool, every so many steps
     every: int = 1
     pool: int = 12_000
     clips: tuple[Clip, ...] = ()  # one kind after the other
 
 
-_FINE = "sam_mask_decoder.conv_s"
+SOLID_FILMS = Clip(batch=6, frames=16, objects=6)  # beside the real ones
+_NEW = ("sam_mask_decoder.conv_", "sam_mask_decoder.refinement")
 _MEMORY = ("memory_", "maskmem", "no_", "obj_ptr", "mask_downsample")
 _TRUNK = "image_encoder.trunk."
-_CLIPS = ("video", "corrections")
-_EARLY = ("patch_embed", "pos_embed", "blocks.0.", "blocks.1.", "blocks.2.", "blocks.3.")
+_STILL = {_TRUNK + name: 0.0 for name in ("patch_embed", "layers.0.")}  # half the time, for little
 STAGES = {
-    "embedding": Stage(steps=4200, batch=64, rates={"image_encoder": 1e-3, "": 0.0}),
-    "masks": Stage(steps=4000, batch=32, rates={_FINE: 1e-3, "": 3e-4}),
+    "masks": Stage(
+        steps=8000,
+        batch=32,
+        fresh=16,
+        every=4,
+        rates={
+            **_STILL,
+            _TRUNK: 1e-4,
+            **dict.fromkeys(_MEMORY, 0.0),
+            **dict.fromkeys(_NEW, 1e-3),
+            "": 2e-4,
+        },
+    ),
     "video": Stage(
         steps=8000,
         batch=8,
         rates={
-            **{_TRUNK + name: 0.0 for name in _EARLY},  # half of the time, for little
-            **dict.fromkeys(_MEMORY, 4e-4),
-            _FINE: 1e-3,
+            **_STILL,
+            _TRUNK: 3e-5,
+            **dict.fromkeys(_MEMORY, 3e-4),
+            **dict.fromkeys(_NEW, 3e-4),
             "": 1e-4,
         },
         fresh=16,
         every=8,
         clips=(
-            Clip(batch=16, frames=4, objects=2),
-            *3 * [Clip(batch=8, frames=8, objects=3)],
-            *2 * [Clip(batch=5, frames=14, objects=3)],
+            *2 * [Clip(batch=12, frames=4, objects=2)],
+            *3 * [Clip(batch=8, frames=7, objects=3)],
+            *2 * [Clip(batch=5, frames=12, objects=3)],
         ),
-    ),
-    "corrections": Stage(
-        steps=4000,
-        batch=8,
-        rates={"image_encoder": 0.0, **dict.fromkeys(_MEMORY, 1e-4), "": 5e-5},
-        fresh=16,
-        every=8,
-        clips=(Clip(batch=8, frames=6, objects=3), Clip(batch=5, frames=10, objects=3)),
     ),
 }
 SMALL = Stage(
@@ -221,25 +225,36 @@ class Room:
     pool: Pool
     prompter: Prompter
     teacher: Teacher
+    solids: Solids
     clips: data.Clips
-
-
-def embedding_step(room: Room) -> None:
-    """See what the teacher sees."""
-    places = room.pool.draw(room.run.stage.batch)
-    image = room.scenes.lit(room.pool.images[places])
-    room.run.learn(_embedding_losses, image, room.pool.embeddings[places].float())
-
-
-def _embedding_losses(run: Run, image: torch.Tensor, wanted: torch.Tensor) -> Losses:
-    seen = run.student.encode(image)["embedding"]
-    near = 1 - torch.nn.functional.cosine_similarity(seen, wanted, dim=1).mean()
-    return {"embedding": 50 * (seen - wanted).square().mean(), "angle": near}
 
 
 def masks_step(room: Room) -> None:
     """Segment whatever is asked for, and do better when corrected."""
+    if room.run.step % NESTED == 0:
+        room.run.learn(_nested_losses, *_nested_questions(room))
+        return
     room.run.learn(_three_rounds, *_questions(room, each=4))
+
+
+def _nested_questions(room: Room) -> tuple[torch.Tensor, ...]:
+    """Pictures of solids, parts, groups and wholes in them, and clicks on the parts."""
+    picture, masks = room.pool.chains[room.run.step // NESTED % len(room.pool.chains)]
+    target = masks.flatten(0, 1).float() / 255
+    return room.scenes.lit(picture), target, room.prompter.click(target[:, 0])
+
+
+def _nested_losses(
+    run: Run, image: torch.Tensor, target: torch.Tensor, points: torch.Tensor
+) -> Losses:
+    """One click means a part, a group of parts or a whole: one of three masks each."""
+    features = run.student.encode(image)
+    each = len(target) // len(image)
+    features = {key: value.repeat_interleave(each, 0) for key, value in features.items()}
+    labels = torch.ones_like(points[..., 0], dtype=torch.long)
+    multimask = torch.ones(len(points), dtype=torch.bool, device=points.device)
+    answer = run.student.decode(features, points, labels, multimask=multimask)
+    return {"nested": nested_loss(answer, target)}
 
 
 def _three_rounds(run: Run, *questions: torch.Tensor) -> Losses:
@@ -247,20 +262,18 @@ def _three_rounds(run: Run, *questions: torch.Tensor) -> Losses:
 
 
 def _questions(room: Room, each: int) -> tuple[torch.Tensor, ...]:
-    """Pictures, what the teacher sees in them, masks to ask for, and first prompts."""
+    """Pictures, masks to ask for, and first prompts."""
     places = room.pool.draw(room.run.stage.batch)
     image = room.scenes.lit(room.pool.images[places])
     target = room.pool.some_masks(places, each).flatten(0, 1)
     box = room.scenes.uniform(0, 1, len(target)) < 0.5
-    wanted = room.pool.embeddings[places].float()
-    return image, wanted, target, *_first_prompt(room.prompter, target, box), ~box
+    return image, target, *_first_prompt(room.prompter, target, box), ~box
 
 
 def _mask_losses(
     run: Run,
     rounds: int,
     image: torch.Tensor,
-    wanted: torch.Tensor,
     target: torch.Tensor,
     points: torch.Tensor,
     labels: torch.Tensor,
@@ -269,7 +282,7 @@ def _mask_losses(
     """What a first prompt and corrections after it give, on one picture for several masks."""
     student, prompter = run.student, Prompter(run.student.device)
     features = student.encode(image)
-    losses = {"embedding": 20 * (features["embedding"] - wanted).square().mean()}
+    losses: Losses = {}
     each = len(target) // len(image)
     features = {key: value.repeat_interleave(each, 0) for key, value in features.items()}
     share = target.flatten(1).mean(1)
@@ -320,10 +333,10 @@ def video_step(room: Room, reel: Reel) -> None:
     box = scenes.uniform(0, 1, len(target)) < 0.5
     longest = LONGEST if chance() < 0.5 else kind.frames - 1
     pace = torch.tensor(1 / longest, device=target.device)
-    if room.run.name == "corrections" and chance() < CORRECTED:
+    if chance() < CORRECTED:
         shown = shown_first(target, kind.batch, scenes.uniform(0, 1, len(target)))
         first = *_first_prompt(room.prompter, shown[:, 0], box), ~box
-        at = reel.random.randrange(1, kind.frames)
+        at = reel.random.choice((kind.frames // 3, 2 * kind.frames // 3))  # a recording each
         known = film.known.flatten(0, 1)
         room.run.learn(losses_at(at), image, target, shown, known, pace, *first)
         return
@@ -370,15 +383,6 @@ def _video_losses(
     return {"clip": total / T, "still": torch.stack(list(stills.values())).sum()}
 
 
-_STEPS = {"embedding": embedding_step, "masks": masks_step}
-_ASK: dict[str, Asked] = {
-    "embedding": "embedding",
-    "masks": "masks",
-    "video": "masks",
-    "corrections": "masks",
-}
-
-
 def main() -> None:
     """Run one stage."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -422,7 +426,7 @@ def train(
     minutes: float = 1e9,
     seed: int = 0,
     eager: bool = False,
-    config: Sam2Config = NANO,
+    config: NanoConfig = NANO,
 ) -> None:
     """One stage, from the state of the one before."""
     began = time.time()
@@ -431,30 +435,35 @@ def train(
     stage = SMALL if small else STAGES[name]
     stage = replace(stage, steps=steps) if steps else stage
     check(folder)
-    taught = teacher.read(folder / "mobile_sam.pt")
+    taught = load_file(folder / FILE)
     state.mkdir(parents=True, exist_ok=True)
     known = load_state(state)
     torch.manual_seed(seed)
     if known is None:
-        arrays = first_weights(config, taught, seed) if start is None else read_exported(start)
-        known = arrays, {"stage": "", "step": 0}
+        if start is None:
+            raise SystemExit(f"{state} is empty: give a model to start from (--start)")
+        known = read_exported(start), {"stage": "", "step": 0}
     arrays, where = known
     step = where["step"] if where["stage"] == name and not where.get("done") else 0
     run = Run(name, stage, Student(config, arrays, device), state, step, minutes, eager)
     room = _room(run, folder, Teacher(taught, device, 256 if small else 1024), seed + step, small)
     run.log({"ready": time.time() - began, "photos": len(room.scenes.photos.images),
              "objects": len(room.scenes.objects)})  # fmt: skip
-    films = real_films(room.clips, room.teacher, device) if name in _CLIPS else []
+    films = []
+    if name == "video":
+        films = real_films(room.clips, room.teacher, device)
+        kind = SMALL.clips[0] if small else SOLID_FILMS
+        films += solid_films(room.solids, kind.batch, kind.frames, kind.objects)
     reel = Reel(films, room.scenes, seed + step)
     while not run.is_done:
         if run.step % stage.every == 0:
-            room.pool.add(stage.fresh, ask=_ASK[name])
-        if name in _CLIPS:
+            room.pool.add(stage.fresh)
+        if name == "video":
             video_step(room, reel)
         else:
-            _STEPS[name](room)
+            masks_step(room)
     run.save()
-    if device == "cuda":  # on a CPU the teacher would take an hour
+    if device == "cuda" and name == "video":  # on a CPU the teacher would take an hour
         with torch.no_grad():
             for what, figures in measure.report(run.averaged(), room.teacher, folder):
                 run.log({what: figures})
@@ -469,10 +478,11 @@ def _room(run: Run, folder: Path, taught: Teacher, seed: int, small: bool) -> Ro
     device = run.student.device
     objects = data.read_objects(folder, pets, limit)
     scenes = Scenes(data.joined(*photos), objects, device, seed)
-    pool = Pool(scenes, taught, run.stage.pool)
+    solids = Solids(device, seed, scenes.photos.images[:400])
+    pool = Pool(scenes, taught, solids, run.stage.pool)
     for _ in range(max(1, run.stage.pool // (8 * run.stage.fresh))):
-        pool.add(run.stage.fresh, ask=_ASK[run.name])
-    return Room(run, scenes, pool, Prompter(device, seed + 1), taught, clips)
+        pool.add(run.stage.fresh)
+    return Room(run, scenes, pool, Prompter(device, seed + 1), taught, solids, clips)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from samgraph.graph import Graph, print_graph, to_dot, to_svg
 from samgraph.media.files import write_atomically
 from samgraph.models import families
 from samgraph.models.loading import find_config
-from samgraph.models.sam2.config import NANO
+from samgraph.models.nano.config import NANO
 from samgraph.models.sam2.statistics import TYPICAL, measure
 from samgraph.passes import fold_params
 from samgraph.passes.cut import cut

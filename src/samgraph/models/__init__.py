@@ -13,6 +13,7 @@ FOLDERS = {
     "sam2": "samgraph.models.sam2.family",
     "edgetam": "samgraph.models.edgetam.family",
     "efficienttam": "samgraph.models.efficienttam.family",
+    "nano": "samgraph.models.nano.family",
 }
 
 

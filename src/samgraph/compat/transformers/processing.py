@@ -25,7 +25,7 @@ from samgraph.compat.utils.transforms import stored_pixels
 from samgraph.errors import OptionError, PromptError
 from samgraph.media.image.preprocess import resize_image, upscale_logits
 from samgraph.models.loading import read_source, recognise, weights_file
-from samgraph.models.sam2.config import NANO
+from samgraph.models.nano.config import NANO
 
 # The label of points that pad shorter lists, and their coordinates.
 PAD = -10

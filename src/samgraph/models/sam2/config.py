@@ -99,27 +99,10 @@ CONFIGS: dict[str, Sam2Config] = {
 # Its tensors have the names and shapes of SAM 2.1 tiny: its files are known by their names.
 MEDSAM2 = replace(CONFIGS["sam2.1-tiny"], name="medsam2", image_size=512)
 
-# The built-in model, trained by `training/`.
-NANO = Sam2Config(
-    name="samgraph-nano",
-    image_size=512,
-    embed_dim=48,
-    stages=(1, 2, 7, 1),
-    global_blocks=(5, 7, 9),
-    windows=(8, 4, 16, 8),
-    memory_layers=2,
-    memory_feedforward=512,
-    fuser_layers=1,
-    mask_blur=1.2,
-    everything_iou=0.7,
-    everything_stability=0.85,
-    obeys_clicks=True,
-)
-
 
 def find_config(wanted: "str | Sam2Config | Mapping[str, Any]") -> Sam2Config:
     """A config from its name, from itself, or from a mapping of its fields."""
-    named = {**CONFIGS, MEDSAM2.name: MEDSAM2, NANO.name: NANO}
+    named = {**CONFIGS, MEDSAM2.name: MEDSAM2}
     return find_config_of(Sam2Config, named, wanted)
 
 

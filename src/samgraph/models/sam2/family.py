@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from samgraph.models.family import Family
-from samgraph.models.sam2.config import CONFIGS, MEDSAM2, NANO, Sam2Config, find_config, from_json
+from samgraph.models.sam2.config import CONFIGS, MEDSAM2, Sam2Config, find_config, from_json
 from samgraph.models.sam2.exports import plan
 from samgraph.models.sam2.graphs import trace_graphs, unread, weight_shapes
 from samgraph.models.sam2.model import Sam2Model
@@ -35,7 +35,7 @@ def found_signature(shapes: Mapping[str, tuple[int, ...]]) -> tuple[object, ...]
 family = Family(
     name="sam2",
     configs=CONFIGS,
-    named={MEDSAM2.name: MEDSAM2, NANO.name: NANO},
+    named={MEDSAM2.name: MEDSAM2},
     trace=trace_graphs,
     weight_shapes=weight_shapes,
     unread=unread,

@@ -180,12 +180,12 @@ def decode_points(config: TrackerConfig) -> Graph:
     encoder = at / "sam_prompt_encoder"
     no_memory = at.weight("no_mem_embed", 1, 1, config.channels)
     image = to_tokens(embedding) + no_memory + prompts.no_mask(encoder, config)
-    image, *maps = (ops.expand(x, N, *x.shape[1:]) for x in (image, *(fine or ())))
+    image, *maps = (ops.expand(x, N, *x.shape[1:]) for x in (image, *fine))
     decoded = mask_decoder.decode(
         at / "sam_mask_decoder",
         config,
         image,
-        (maps[0], maps[1]) if maps else None,
+        tuple(maps),
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
         prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
@@ -216,13 +216,13 @@ def cut_decode_points(config: TrackerConfig) -> tuple[Graph, Graph]:
 
 def _features(
     builder: Builder, config: TrackerConfig, count: str
-) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The maps of the image encoder as inputs: the embedding, and those of high resolution."""
     maps = [
         builder.input(name, f"f32[{count},{','.join(map(str, shape))}]")
         for name, shape in config.feature_maps.items()
     ]
-    return maps[0], (maps[1], maps[2]) if len(maps) > 1 else None
+    return maps[0], tuple(maps[1:])
 
 
 def mask_prompt(config: TrackerConfig) -> Graph:
@@ -237,7 +237,7 @@ def mask_prompt(config: TrackerConfig) -> Graph:
     logits = mask * memory_encoder.MASK_SCALE + memory_encoder.MASK_SHIFT
     return builder.finish(
         logits=ops.resize(logits, (L, L), how="bilinear", antialias=True),
-        prompt=conv2d(builder.scope() / "mask_downsample", mask, 1, 4, stride=4),
+        prompt=prompts.enlarge(config, conv2d(builder.scope() / "mask_downsample", mask, 1, 4, stride=4)),
     )
 
 

@@ -4,6 +4,9 @@
     image    two-way transformer, then upscaled 2x twice, with the trunk's high-resolution maps
     mask i   the product of the image and an MLP (hypernetwork) of mask token i
 
+Differs from the original: with `mask_stride` 2 the image is upscaled once more, with the trunk's
+finest map, and its product with another MLP of the token is added to the mask, enlarged.
+
 Mask 0 is for unambiguous prompts; masks 1 to 3 are alternatives for an ambiguous one.
 
 Shapes: N prompts, T tokens, I cells, C channels, E grid, M masks.
@@ -11,12 +14,10 @@ Shapes: N prompts, T tokens, I cells, C channels, E grid, M masks.
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from samgraph import ops
 from samgraph.graph import Scope, Tensor
 from samgraph.models.sam2.layers import conv_transpose2d, layer_norm_2d, mlp, to_image, width
-from samgraph.models.sam2.tracker_config import TrackerConfig
+from samgraph.models.sam2.tracker_config import REFINED_CHANNELS, TrackerConfig
 from samgraph.models.sam2.two_way import two_way
 
 MASKS = 4
@@ -29,7 +30,7 @@ STABILITY_DELTA, STABILITY_WANTED = 0.05, 0.98
 class Decoded:
     """What the decoder predicts for each prompt."""
 
-    masks: Tensor  # [N, M, 4E, 4E] logits
+    masks: Tensor  # [N, M, L, L] logits
     ious: Tensor  # [N, M]
     tokens: Tensor  # [N, M, C] mask tokens
     object_score: Tensor  # [N, 1]
@@ -39,15 +40,15 @@ def decode(
     at: Scope,
     config: TrackerConfig,
     image: Tensor,
-    fine: tuple[Tensor, Tensor] | None,
+    fine: tuple[Tensor, ...],
     sparse: Tensor,
     image_position: Tensor,
     mask: Tensor | None = None,
 ) -> Decoded:
     """All four masks of images with the mask prompt added: image [N, I, C].
 
-    fine [N, C/8, 4E, 4E] and [N, C/4, 2E, 2E], if the trunk has such maps; sparse [N, P, C];
-    `mask` as in `two_way`.
+    fine [N, C/8, 4E, 4E] and [N, C/4, 2E, 2E], if the trunk has such maps, and the finest
+    [N, R, 8E, 8E], if masks are refined; sparse [N, P, C]; `mask` as in `two_way`.
     """
     N = sparse.shape[0]
     start = ops.expand(output_tokens(at, config), N, OUTPUT_TOKENS, config.channels)
@@ -58,7 +59,9 @@ def decode(
     upscaled = upscale(at, config, to_image(image, config.grid, config.grid), fine)
     ious = mlp(at / "iou_prediction_head", tokens[:, 1], (_IOU_WIDTH, _IOU_WIDTH, MASKS))
     score = mlp(at / "pred_obj_score_head", tokens[:, 0], (config.channels, config.channels, 1))
-    masks = predict_masks(at, config, mask_tokens, upscaled)
+    masks = predict_masks(at / "output_hypernetworks_mlps", config, mask_tokens, upscaled)
+    if config.mask_stride == 2:
+        masks = refine(at, config, masks, mask_tokens, upscaled, fine[2])
     return Decoded(masks, ops.sigmoid(ious), mask_tokens, score)
 
 
@@ -70,40 +73,43 @@ def output_tokens(at: Scope, config: TrackerConfig) -> Tensor:
 
 
 def upscale(
-    at: Scope, config: TrackerConfig, x: Tensor, fine: tuple[Tensor, Tensor] | None
+    at: Scope, config: TrackerConfig, x: Tensor, fine: tuple[Tensor, ...]
 ) -> Tensor:
     """Upscaled 4x, with the high-resolution maps added: [N, C, E, E] -> [N, C/8, 4E, 4E]."""
     up, C = at / "output_upscaling", config.channels
     x = conv_transpose2d(up / 0, x, C // 4, 2)
-    x = x if fine is None else x + fine[1]
+    x = x + fine[1] if fine else x
     x = ops.gelu(layer_norm_2d(up / 1, x, eps=config.norm_eps))
     x = conv_transpose2d(up / 3, x, C // 8, 2)
-    return ops.gelu(x if fine is None else x + fine[0])
+    return ops.gelu(x + fine[0] if fine else x)
 
 
 def predict_masks(
     at: Scope, config: TrackerConfig, mask_tokens: Tensor, upscaled: Tensor
 ) -> Tensor:
-    """The hypernetwork MLP of each mask token times every pixel: [N, M, 4E, 4E] logits."""
+    """The hypernetwork MLP of each mask token times every pixel: [N, c, h, w] -> [N, M, h, w]."""
     C, (N, c, height, columns) = config.channels, upscaled.shape
-    nets = at / "output_hypernetworks_mlps"
-    weights = [mlp(nets / i, mask_tokens[:, i], (C, C, C // 8)) for i in range(MASKS)]
+    widths = (C, C, width(upscaled, 1))
+    weights = [mlp(at / i, mask_tokens[:, i], widths) for i in range(MASKS)]
     stacked = ops.concat([weight[:, None] for weight in weights], axis=1)
     masks = ops.matmul(stacked, upscaled.reshape(N, c, height * columns))
-    masks = masks.reshape(N, MASKS, height, columns)
-    return blurred(masks, config.mask_blur) if config.mask_blur else masks
+    return masks.reshape(N, MASKS, height, columns)
 
 
-def blurred(masks: Tensor, size: float) -> Tensor:
-    """Masks blurred by a Gaussian of `size` pixels, since cells are upscaled independently.
-
-    Differs from the original: released models have no blur (`mask_blur` 0), the built-in model has.
-    """
-    side = width(masks)
-    steps = np.arange(side)[:, None] - np.arange(side)
-    weights = np.exp(-0.5 * np.square(steps / size))
-    weights = (weights / weights.sum(1, keepdims=True)).astype(np.float32)
-    return ops.matmul(ops.matmul(weights, masks), np.ascontiguousarray(weights.T))
+def refine(
+    at: Scope,
+    config: TrackerConfig,
+    masks: Tensor,
+    mask_tokens: Tensor,
+    upscaled: Tensor,
+    finest: Tensor,
+) -> Tensor:
+    """Masks twice as fine: [N, M, h, w] -> [N, M, 2h, 2w]; finest [N, R, 2h, 2w]."""
+    step = at / "refinement"
+    x = conv_transpose2d(step / "upscaling", upscaled, REFINED_CHANNELS, 2)
+    detail = predict_masks(step / "hypernetworks_mlps", config, mask_tokens, ops.gelu(x + finest))
+    side = 2 * width(masks)
+    return ops.resize(masks, (side, side), how="bilinear") + detail
 
 
 def stability(masks: Tensor) -> Tensor:

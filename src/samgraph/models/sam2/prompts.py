@@ -78,13 +78,24 @@ def dense_positions(at: Scope, config: TrackerConfig) -> Tensor:
 
 
 def mask(at: Scope, config: TrackerConfig, logits: Tensor) -> Tensor:
-    """The dense embedding of a low-resolution mask: [N, 1, 4E, 4E] -> [N, C, E, E]."""
+    """The dense embedding of a low-resolution mask: [N, 1, L, L] -> [N, C, E, E].
+
+    Differs from the original: masks of `mask_stride` 2 are averaged over 2 x 2 pixels first.
+    """
     down = at / "mask_downscaling"
-    x, fine = logits, config.prompt_mask_channels
+    x, fine, side = logits, config.prompt_mask_channels, 4 * config.grid
+    if config.mask_size != side:
+        x = ops.resize(x, (side, side), how="bilinear")
     for step, out in ((0, fine // 4), (3, fine)):
         x = conv2d(down / step, x, out, 2, stride=2)
         x = ops.gelu(layer_norm_2d(down / (step + 1), x, eps=config.norm_eps))
     return conv2d(down / 6, x, config.channels, 1)
+
+
+def enlarge(config: TrackerConfig, logits: Tensor) -> Tensor:
+    """A mask of stride 4 at the size of masks, such that `mask` averages it back: [N, 1, L, L]."""
+    side = config.mask_size
+    return logits if side == 4 * config.grid else ops.resize(logits, (side, side), how="nearest")
 
 
 def no_mask(at: Scope, config: TrackerConfig) -> Tensor:

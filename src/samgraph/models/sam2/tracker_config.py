@@ -16,6 +16,7 @@ from samgraph.models.sam2.positions import token_positions
 from samgraph.untrusted.text import shown, strict_json
 
 LONGEST_JSON = 1 << 14
+REFINED_CHANNELS = 8  # of the map on which masks are refined
 _NOT_GIVEN = frozenset(("memory_pool",))  # set by an approximation alone, never by a file
 Config = TypeVar("Config", bound="TrackerConfig")
 
@@ -33,7 +34,7 @@ class TrackerConfig:
     decoder_depth: int = 2
     decoder_heads: int = 8
     decoder_feedforward: int = 2048
-    mask_blur: float = 0.0  # of low-resolution masks, in their pixels; none in released models
+    mask_stride: int = 4  # pixels of the input per pixel of a low-resolution mask; 2 refines masks
 
     # automatic masks are kept from this predicted IoU and stability on; the reference's
     everything_iou: float = 0.8
@@ -93,7 +94,7 @@ class TrackerConfig:
     @property
     def mask_size(self) -> int:
         """Side of a low-resolution mask."""
-        return self.image_size // 4
+        return self.image_size // self.mask_stride
 
     @property
     def memory_tokens(self) -> int:
@@ -107,12 +108,15 @@ class TrackerConfig:
     @property
     def feature_maps(self) -> dict[str, tuple[int, int, int]]:
         """The maps [C, H, W] that the image encoder gives the decoder."""
-        C, E, L = self.channels, self.grid, self.mask_size
-        return {
+        C, E = self.channels, self.grid
+        maps = {
             "embedding": (C, E, E),
-            "fine_0": (C // 8, L, L),
+            "fine_0": (C // 8, 4 * E, 4 * E),
             "fine_1": (C // 4, 2 * E, 2 * E),
         }
+        if self.mask_stride == 2:
+            maps["finest"] = (REFINED_CHANNELS, 8 * E, 8 * E)
+        return maps
 
     def at_size(self, image_size: int) -> Self:
         """The same model for another input size."""
@@ -144,6 +148,8 @@ def tracker_problems(config: TrackerConfig) -> Iterator[str]:
         yield "memory heads or channels do not divide the channels"
     if not (0 < config.norm_eps < 1 and 0 < config.transformer_norm_eps < 1):
         yield "the epsilon of a norm is not between 0 and 1"
+    if config.mask_stride not in (2, 4):
+        yield f"`mask_stride` is {config.mask_stride}, neither 2 nor 4"
     if config.channels % 8 or config.memory_channels % 4 or config.prompt_mask_channels % 4:
         yield "channels are not multiples of 8, of memory and mask prompts of 4"
     if config.channels // 2 % config.decoder_heads:
