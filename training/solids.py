@@ -25,7 +25,7 @@ class Solids(Stages):
 
     def __init__(self, device: str, seed: int, textures: torch.Tensor | None = None) -> None:
         super().__init__(device, seed, textures)
-        self.rays = 2**21 if self.device.type == "cuda" else 2**16  # followed at once
+        self.rays = 2**22 if self.device.type == "cuda" else 2**16  # followed at once
 
     def stills(
         self, n: int, side: int = 512, mask_side: int = 128
