@@ -1,10 +1,10 @@
 """Train samgraph-nano, one stage after another, on one GPU (or, slowly, on a CPU).
 
-    python -m training.train masks  --data DATA --state STATE --start START     it learns to segment
-    python -m training.train video  --data DATA --state STATE                   and to follow
+    python -m training.train masks video --data DATA --state STATE --start START
 
-Each stage starts from what the one before left in STATE, or goes on where it stopped itself. The
-state is saved every half minute: a folder of files of at most 16 MB, complete or not there at all.
+`masks`: it learns to segment; `video`: and to follow. Stages that are named together run one after
+the other. Each starts from what the one before left in STATE, or goes on where it stopped itself.
+The state is saved every half minute: a folder of files of at most 16 MB, complete or not there.
 """
 
 import argparse
@@ -42,6 +42,7 @@ EMA_STEPS = 300
 REAL = 0.6  # how often the clips of a step are real, or of solids; else drawn
 CORRECTED = 0.35  # how often a step of video corrects; else it follows
 NESTED = 8  # one step of masks in so many is of parts, groups and wholes
+FILLED = 16  # one picture in so many of the pool is drawn before the first step
 LONGEST = 15  # the tracker divides pointer times by this, in clips of 16 frames and more
 
 @dataclass(frozen=True)
@@ -98,11 +99,7 @@ STAGES = {
         },
         fresh=16,
         every=8,
-        clips=(
-            *2 * [Clip(batch=12, frames=4, objects=2)],
-            *3 * [Clip(batch=8, frames=7, objects=3)],
-            *2 * [Clip(batch=5, frames=12, objects=3)],
-        ),
+        clips=(Clip(batch=8, frames=7, objects=3),),
     ),
 }
 SMALL = Stage(
@@ -126,12 +123,12 @@ class Run:
         student: Student,
         folder: Path,
         step: int,
-        minutes: float,
+        ends: float,
         eager: bool,
     ) -> None:
         self.name, self.stage, self.student = name, stage, student
         self.folder, self.step, self.started = folder, step, time.time()
-        self.seconds, self.eager = 60 * minutes, eager
+        self.seconds, self.eager = ends - self.started, eager
         groups: dict[float, list[torch.Tensor]] = {}
         for key, weight in student.weights.items():
             rate = next(r for start, r in stage.rates.items() if key.startswith(start))
@@ -227,6 +224,11 @@ class Room:
     teacher: Teacher
     solids: Solids
     clips: data.Clips
+
+    def refresh(self) -> None:
+        """New pictures in the pool, every so many steps."""
+        if self.run.step % self.run.stage.every == 0:
+            self.pool.add(self.run.stage.fresh)
 
 
 def masks_step(room: Room) -> None:
@@ -384,31 +386,35 @@ def _video_losses(
 
 
 def main() -> None:
-    """Run one stage."""
+    """Run one stage, or several."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stage", choices=list(STAGES))
+    parser.add_argument("stages", nargs="+", choices=list(STAGES))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--start", type=Path, help="a model to start from where STATE is empty")
     parser.add_argument("--steps", type=int, help="instead of the recipe's")
-    parser.add_argument("--minutes", type=float, default=1e9, help="finish within this long")
+    parser.add_argument("--minutes", type=float, nargs="+", help="of each stage, at most")
     parser.add_argument("--small", action="store_true", help="a few tiny steps, to try it out")
     parser.add_argument("--eager", action="store_true", help="record nothing as CUDA graphs")
+    parser.add_argument("--unmeasured", action="store_true", help="no figures at the end")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    if not given.minutes > 0 or (given.steps is not None and given.steps < 1):
+    minutes = given.minutes or [1e9] * len(given.stages)
+    if min(minutes) <= 0 or (given.steps is not None and given.steps < 1):
         parser.error("--minutes and --steps must be more than 0")
+    if len(minutes) != len(given.stages):
+        parser.error("--minutes wants a number for each stage")
     try:
         train(
-            given.stage,
+            dict(zip(given.stages, minutes, strict=True)),
             given.data,
             given.state,
             small=given.small,
             start=given.start,
             steps=given.steps,
-            minutes=given.minutes,
             seed=given.seed,
             eager=given.eager,
+            measured=not given.unmeasured,
         )
     except KeyboardInterrupt:
         print(f"stopped; run it again to go on from {given.state}", file=sys.stderr)  # noqa: T201
@@ -416,57 +422,85 @@ def main() -> None:
 
 
 def train(
-    name: str,
+    stages: dict[str, float],
     folder: Path,
     state: Path,
     *,
     small: bool = False,
     start: Path | None = None,
     steps: int | None = None,
-    minutes: float = 1e9,
     seed: int = 0,
     eager: bool = False,
+    measured: bool = True,
     config: NanoConfig = NANO,
 ) -> None:
-    """One stage, from the state of the one before."""
-    began = time.time()
+    """Stages and the minutes of each, the first with reading the data, from the state before."""
+    ends = time.time()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")  # of gradients; graphs choose for themselves
+    check(folder)
+    teacher = Teacher(load_file(folder / FILE), device, 256 if small else 1024)
+    state.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    room = None
+    for name, minutes in stages.items():
+        ends += 60 * minutes
+        run = _run(name, config, state, start, ends, device, small=small, steps=steps, eager=eager)
+        if room is None:
+            room = _room(run, folder, teacher, seed + run.step, small)
+        room = replace(room, run=run)
+        if name == "video":
+            learn_video(room, seed + run.step, SMALL.clips[0] if small else SOLID_FILMS)
+        else:
+            learn_masks(room)
+        run.save()
+    if measured and device == "cuda":  # on a CPU the teacher would take an hour
+        with torch.no_grad():
+            for what, figures in measure.report(run.averaged(), teacher, folder):
+                run.log({what: figures})
+
+
+def learn_masks(room: Room) -> None:
+    """The stage of stills."""
+    while not room.run.is_done:
+        room.refresh()
+        masks_step(room)
+
+
+def learn_video(room: Room, seed: int, kind: Clip) -> None:
+    """The stage of clips: drawn, real, and of solids, `kind.batch` of them."""
+    films = real_films(room.clips, room.teacher, room.run.student.device)
+    films += solid_films(room.solids, kind.batch, kind.frames, kind.objects)
+    reel = Reel(films, room.scenes, seed)
+    room.run.log({"films": len(films)})
+    while not room.run.is_done:
+        room.refresh()
+        video_step(room, reel)
+
+
+def _run(
+    name: str,
+    config: NanoConfig,
+    state: Path,
+    start: Path | None,
+    ends: float,
+    device: str,
+    *,
+    small: bool,
+    steps: int | None,
+    eager: bool,
+) -> Run:
+    """A stage where it stands in STATE, at its beginning, or with the weights of a model."""
     stage = SMALL if small else STAGES[name]
     stage = replace(stage, steps=steps) if steps else stage
-    check(folder)
-    taught = load_file(folder / FILE)
-    state.mkdir(parents=True, exist_ok=True)
     known = load_state(state)
-    torch.manual_seed(seed)
     if known is None:
         if start is None:
             raise SystemExit(f"{state} is empty: give a model to start from (--start)")
         known = read_exported(start), {"stage": "", "step": 0}
     arrays, where = known
     step = where["step"] if where["stage"] == name and not where.get("done") else 0
-    run = Run(name, stage, Student(config, arrays, device), state, step, minutes, eager)
-    room = _room(run, folder, Teacher(taught, device, 256 if small else 1024), seed + step, small)
-    run.log({"ready": time.time() - began, "photos": len(room.scenes.photos.images),
-             "objects": len(room.scenes.objects)})  # fmt: skip
-    films = []
-    if name == "video":
-        films = real_films(room.clips, room.teacher, device)
-        kind = SMALL.clips[0] if small else SOLID_FILMS
-        films += solid_films(room.solids, kind.batch, kind.frames, kind.objects)
-    reel = Reel(films, room.scenes, seed + step)
-    while not run.is_done:
-        if run.step % stage.every == 0:
-            room.pool.add(stage.fresh)
-        if name == "video":
-            video_step(room, reel)
-        else:
-            masks_step(room)
-    run.save()
-    if device == "cuda" and name == "video":  # on a CPU the teacher would take an hour
-        with torch.no_grad():
-            for what, figures in measure.report(run.averaged(), room.teacher, folder):
-                run.log({what: figures})
+    return Run(name, stage, Student(config, arrays, device), state, step, ends, eager)
 
 
 def _room(run: Run, folder: Path, taught: Teacher, seed: int, small: bool) -> Room:
@@ -480,8 +514,9 @@ def _room(run: Run, folder: Path, taught: Teacher, seed: int, small: bool) -> Ro
     scenes = Scenes(data.joined(*photos), objects, device, seed)
     solids = Solids(device, seed, scenes.photos.images[:400])
     pool = Pool(scenes, taught, solids, run.stage.pool)
-    for _ in range(max(1, run.stage.pool // (8 * run.stage.fresh))):
+    for _ in range(max(1, run.stage.pool // (FILLED * run.stage.fresh))):
         pool.add(run.stage.fresh)
+    run.log({"pool": pool.filled, "photos": len(scenes.photos.images), "objects": len(objects)})
     return Room(run, scenes, pool, Prompter(device, seed + 1), taught, solids, clips)
 
 

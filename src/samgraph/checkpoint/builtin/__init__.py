@@ -34,9 +34,9 @@ class BuiltIn:
 NANO = BuiltIn(
     name="samgraph-nano",
     file="samgraph-nano.safetensors",
-    sha256="0c582e1732df068245779b33c66ce39b5f1845b294a76a8dce6e1b7b99394de9",
-    size_bytes=23672308,
-    parameters=11_812_450,
+    sha256="1c4889375856e78527eded0a55c60e8b8ad6c8f3ecd7f72fe40a5c28a5d5f4b1",
+    size_bytes=26049684,
+    parameters=12_996_146,
     quality={"box": 0.78, "1 click": 0.66, "5 clicks": 0.88, "J": 0.71},
 )
 ALIASES = ("samgraph-nano", "nano")
