@@ -6,6 +6,9 @@ Under eight minutes on an H200 for these. `--models tiny,edgetam,efficienttam-s`
 sister models. Random weights, 1024 pixels, bf16, frames of 960 x 540 given as host arrays; one
 object with a full bank unless said otherwise. Writes `cuda.json` and `cuda.md`. Needs torch with
 CUDA and Triton. A part that fails is reported as such, and the others run all the same.
+
+`--device cpu --frames 4 --image-size 256` runs the same steps on the CPU in float32, a little of
+each: it shows that the benchmark works, and its figures mean nothing.
 """
 
 import argparse
@@ -52,10 +55,26 @@ GOALS = {
 
 
 class Report:
-    """Figures by name; what failed is among them."""
+    """Figures by name, what failed among them; and the device and sizes they are measured with."""
 
-    def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
+    def __init__(self, device: str, frames: int, image_size: int | None) -> None:
+        self.device, self.frames, self.image_size = device, frames, image_size
+        self.found: dict[str, Any] = {"device": device, "torch": torch.__version__}
+        self.is_gpu = device != "cpu"
+        if self.is_gpu:
+            self.found["device"] = torch.cuda.get_device_name(device)
+        self.warm = min(WARM, frames // 2)  # frames before the clock is started
+
+    def load(self, source: Any, **options: Any) -> Any:
+        """A model on the device; one of SAM 2's size and its sisters at the size of the images."""
+        if source != "samgraph-nano":
+            options["image_size"] = self.image_size
+        return load_model(source, device=self.device, engine="torch", **options)
+
+    def wait(self) -> None:
+        """Until the device has done what it was given."""
+        if self.is_gpu:
+            torch.cuda.synchronize()
 
     def part(self, name: str, work: Callable[[], None]) -> None:
         """Run one part; an error costs its figures alone."""
@@ -65,7 +84,7 @@ class Report:
         except Exception as error:
             self.found[f"{name}: failed"] = f"{type(error).__name__}: {error}"[:300]
             traceback.print_exc()
-        torch.cuda.synchronize()
+        self.wait()
         print(f"-- {name}: {time.perf_counter() - started:.1f} s", flush=True)
 
     def note(self, name: str, value: float) -> None:
@@ -99,8 +118,12 @@ def random_weights(name: str) -> dict[str, Any]:
     return made
 
 
-def milliseconds(work: Callable[[], Any], runs: int = 20) -> float:
+def milliseconds(report: Report, work: Callable[[], Any], runs: int = 20) -> float:
     """The least mean time of three rounds, on the device."""
+    if not report.is_gpu:
+        started = time.perf_counter()
+        work()
+        return 1e3 * (time.perf_counter() - started)
     for _ in range(3):
         work()
     times = []
@@ -115,7 +138,7 @@ def milliseconds(work: Callable[[], Any], runs: int = 20) -> float:
     return min(times)
 
 
-def part_inputs(core: Any, objects: int, device: str = "cuda") -> dict[str, dict[str, Any]]:
+def part_inputs(core: Any, objects: int, device: str) -> dict[str, dict[str, Any]]:
     """Random inputs of the graphs that a tracked frame runs, with a full bank."""
     config, draw = core.config, torch.Generator(device).manual_seed(0)
     C, E, L, S = config.channels, config.grid, config.mask_size, config.image_size
@@ -169,15 +192,15 @@ def own_graph(core: Any, graph: str) -> str:
 
 def time_parts(report: Report, name: str, core: Any) -> None:
     """Each graph of a tracked frame, inputs copied in and outputs out."""
-    for graph, inputs in part_inputs(core, 1).items():
+    for graph, inputs in part_inputs(core, 1, report.device).items():
         own = own_graph(core, graph)
-        taken = milliseconds(lambda own=own, inputs=inputs: core.run(own, **inputs))
+        taken = milliseconds(report, lambda own=own, inputs=inputs: core.run(own, **inputs))
         report.note(f"{TITLES[graph]}, {name}, ms", taken)
 
 
 def check_parts(report: Report, name: str, core: Any, exact: Any) -> None:
     """Each graph against float32, relative to the size of its outputs: bounds of the tests."""
-    for graph, inputs in part_inputs(core, 2).items():
+    for graph, inputs in part_inputs(core, 2, report.device).items():
         own = own_graph(core, graph)
         found, wanted = core.run(own, **inputs), exact.run(own, **inputs)
         for output, value in wanted.items():
@@ -194,13 +217,14 @@ def check_video(report: Report) -> None:
 
     clip = make_clip()
     found: dict[str, list[Any]] = {}
-    for precision in ("bf16", "fp16", "tf32", "fp32"):
-        video = Model(load_model("samgraph-nano", device="cuda", precision=precision)).video(
-            clip.frames
-        )
+    rounded = ("bf16", "fp16", "tf32") if report.is_gpu else ("bf16",)
+    count = min(len(clip.frames), report.frames)
+    for precision in (*rounded, "fp32"):
+        model = Model(report.load("samgraph-nano", precision=precision))
+        video = model.video(clip.frames[:count])
         video.add(frame=0, object=1, mask=clip.masks[0])
         found[precision] = [result.masks[0] for result in video.track()]
-    for precision in ("bf16", "fp16", "tf32"):
+    for precision in rounded:
         pairs = zip(found[precision], found["fp32"], strict=True)
         shares = [(a & b).sum() / max((a | b).sum(), 1) for a, b in pairs]
         report.note(
@@ -208,7 +232,7 @@ def check_video(report: Report) -> None:
         )
     truth = [
         (a & b).sum() / max((a | b).sum(), 1)
-        for a, b in zip(found["bf16"], clip.masks, strict=True)
+        for a, b in zip(found["bf16"], clip.masks[:count], strict=True)
     ]
     report.note("IoU of masks with the true ones, built-in model, bf16", np.mean(truth))
 
@@ -221,9 +245,16 @@ def frames_of(count: int) -> list[Any]:
 
 
 def frames_per_second(
-    model: Model, objects: int, *, masks: bool = False, prompted: int = 1, count: int = FRAMES
+    report: Report,
+    model: Model,
+    objects: int,
+    *,
+    masks: bool = False,
+    prompted: int = 1,
+    count: int | None = None,
 ) -> float:
     """Tracking after the bank is full, end to end."""
+    count = report.frames if count is None else count
     video = model.video(frames_of(count))
     for number in range(objects):
         for frame in range(prompted):
@@ -233,11 +264,11 @@ def frames_per_second(
     for result in video.track():
         if masks:
             result.masks  # noqa: B018
-        if result.index == WARM:
-            torch.cuda.synchronize()
+        if result.index == report.warm:
+            report.wait()
             started = time.perf_counter()
-    torch.cuda.synchronize()
-    return (count - 1 - WARM) / (time.perf_counter() - started)
+    report.wait()
+    return (count - 1 - report.warm) / (time.perf_counter() - started)
 
 
 def best_rate(*arguments: Any, **named: Any) -> float:
@@ -247,17 +278,19 @@ def best_rate(*arguments: Any, **named: Any) -> float:
 
 def time_tracking(report: Report, name: str, model: Model) -> None:
     """Whole tracked frames, and how their cost grows."""
-    report.note(f"frames per second, {name}", best_rate(model, 1))
-    report.note(f"frames per second, {name}, masks downloaded", best_rate(model, 1, masks=True))
+    report.note(f"frames per second, {name}", best_rate(report, model, 1))
+    rate = best_rate(report, model, 1, masks=True)
+    report.note(f"frames per second, {name}, masks downloaded", rate)
     if name != "tiny":
         return
     for objects in (4, 16):
-        count = FRAMES if objects < 16 else 140
-        report.note(
-            f"frames per second, {name}, {objects} objects", best_rate(model, objects, count=count)
-        )
-    report.note(f"frames per second, {name}, 4 prompted frames", best_rate(model, 1, prompted=4))
-    report.note(f"frames per second, {name}, 1000 frames", frames_per_second(model, 1, count=1000))
+        count = report.frames if objects < 16 else min(report.frames, 140)
+        rate = best_rate(report, model, objects, count=count)
+        report.note(f"frames per second, {name}, {objects} objects", rate)
+    rate = best_rate(report, model, 1, prompted=4)
+    report.note(f"frames per second, {name}, 4 prompted frames", rate)
+    rate = frames_per_second(report, model, 1, count=5 * report.frames)
+    report.note(f"frames per second, {name}, 1000 frames", rate)
 
 
 def time_images(report: Report, model: Model) -> None:
@@ -279,7 +312,7 @@ def time_images(report: Report, model: Model) -> None:
         for _ in range(5):
             started = time.perf_counter()
             found = ask()
-            torch.cuda.synchronize()
+            report.wait()
             times.append(time.perf_counter() - started)
         report.note(title, 1e3 * min(times))
     report.note("everything, masks kept", len(found))
@@ -294,16 +327,18 @@ def time_start(report: Report, core: Any) -> None:
         for state in ("empty", "filled"):
             started = time.perf_counter()
             subprocess.run(
-                [sys.executable, __file__, "--start", str(path)], env=environment, check=True
+                [sys.executable, __file__, "--start", str(path), "--device", report.device],
+                env=environment,
+                check=True,
             )
             taken = time.perf_counter() - started
             report.note(f"start to first tracked frame, kernel cache {state}, s", taken)
 
 
-def start(path: str) -> None:
+def start(path: str, device: str) -> None:
     """What a new process does: load, prompt, track one frame."""
     times = [time.perf_counter()]
-    model = Model(load_model(path, device="cuda"))
+    model = Model(load_model(path, device=device, engine="torch"))
     times.append(time.perf_counter())
     video = model.video(frames_of(3))
     video.add(frame=0, object=1, points=[(400, 200)])
@@ -347,8 +382,9 @@ def time_reference(report: Report, name: str, made: dict[str, Any]) -> None:
 def run_model(report: Report, name: str, only: set[str]) -> None:
     """All that is measured of one model."""
     made = random_weights(name)
-    torch.cuda.reset_peak_memory_stats()
-    core: Any = load_model(made, config=config_name(name), device="cuda")
+    if report.is_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    core: Any = report.load(made, config=config_name(name))
     model = Model(core)
     jobs: dict[str, Callable[[], None]] = {
         "parts": lambda: time_parts(report, name, core),
@@ -360,12 +396,13 @@ def run_model(report: Report, name: str, only: set[str]) -> None:
     for job, work in jobs.items():
         if not only or job in only:
             report.part(f"{job}, {name}", work)
-    report.note(f"peak memory, {name}, GB", torch.cuda.max_memory_allocated() / 1e9)
+    if report.is_gpu:
+        report.note(f"peak memory, {name}, GB", torch.cuda.max_memory_allocated() / 1e9)
     has_reference = importlib.util.find_spec("sam2") is not None and config_name(name) != name
-    if has_reference and (not only or "reference" in only):
+    if report.is_gpu and has_reference and (not only or "reference" in only):
         report.part(f"reference, {name}", lambda: time_reference(report, name, made))
     if not only or "checks" in only:
-        exact = load_model(made, config=config_name(name), device="cuda", precision="fp32")
+        exact = report.load(made, config=config_name(name), precision="fp32")
         report.part(f"checks, {name}", lambda: check_parts(report, name, core, exact))
 
 
@@ -377,20 +414,23 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="parts, tracking, images, start, checks, video, ..."
     )
+    parser.add_argument("--frames", type=int, default=FRAMES, help="of a tracked video")
+    parser.add_argument("--device", default="cuda", help="`cpu`: a trial, without a GPU")
+    parser.add_argument("--image-size", type=int, help="instead of the model's own")
     parser.add_argument("--start", help="be the process whose start is timed")
     arguments = parser.parse_args()
     if arguments.start:
-        start(arguments.start)
+        start(arguments.start, arguments.device)
         return
     only = set(filter(None, arguments.only.split(",")))
-    report, began = Report(), time.perf_counter()
-    report.found["device"] = torch.cuda.get_device_name()
-    report.found["torch"] = torch.__version__
+    report = Report(arguments.device, arguments.frames, arguments.image_size)
+    began = time.perf_counter()
     if not only or "video" in only:
         report.part("video", lambda: check_video(report))
     for name in arguments.models.split(","):
         report.part(name, lambda name=name: run_model(report, name, only))
-        torch.cuda.empty_cache()
+        if report.is_gpu:
+            torch.cuda.empty_cache()
         report.write(arguments.out)
     report.note("seconds in all", time.perf_counter() - began)
     report.write(arguments.out)

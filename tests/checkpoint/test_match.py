@@ -32,7 +32,7 @@ def test_the_wrong_size_gives_counts_examples_and_the_right_name() -> None:
         "  shape:      `image_encoder.trunk.blocks.10.attn.qkv.weight` is 1152x384, not 2304x384, "
         "`image_encoder.trunk.blocks.10.attn.qkv.bias` is 1152, not 2304, "
         "`image_encoder.trunk.blocks.10.attn.proj.weight` is 384x384, not 768x768 and 19 more\n"
-        "  hint: this is a `sam2.1-small` checkpoint: load it as that"
+        "  hint: this is a checkpoint of `sam2.1-small`: load it as that"
     )
 
 
@@ -42,7 +42,7 @@ def test_each_release_is_told_from_each_other(expected: str, given: str) -> None
     if expected == given:
         check(KNOWN[expected], KNOWN[given], source="a.pt", known=KNOWN)
     else:
-        assert f"this is a `{given}` checkpoint" in refusal(expected, KNOWN[given])
+        assert f"this is a checkpoint of `{given}`" in refusal(expected, KNOWN[given])
 
 
 def test_one_missing_tensor_is_named_with_the_closest_model() -> None:

@@ -79,6 +79,30 @@ def test_a_model_that_is_not_here_says_what_to_do(
     assert find_sister("sam2.1-tiny") is None
 
 
+@pytest.mark.parametrize("name", ["MedSAM2_US_Heart", "medsam2-us-heart.pt"])
+def test_other_files_of_a_model_are_asked_for_by_their_own_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never those of the usual file, which may be there."""
+    monkeypatch.setenv("SAMGRAPH_CACHE", str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "MedSAM2_latest.pt").write_bytes(b"other weights")
+    asked = name.removesuffix(".pt")
+
+    with pytest.raises(CheckpointError) as caught:
+        samgraph.load(asked)
+
+    assert caught.value.expected == (
+        "the path of `MedSAM2_US_Heart.pt`, from the model page of MedSAM 2's authors"
+    )
+    found = find_sister(name)
+    assert found is not None
+    assert (found.name, found.file) == ("medsam2", "MedSAM2_US_Heart.pt")
+    usual = find_sister("medsam2")
+    assert usual is not None
+    assert usual.file == "MedSAM2_latest.pt"
+
+
 @pytest.mark.parametrize("name", ["MedSAM2_latest.pt", "MedSAM2_CTLesion.pt", "medsam2_2411.pt"])
 def test_files_of_medsam2_are_known_by_name_and_tiny_stays_tiny(name: str, tmp_path: Path) -> None:
     path, tiny = tmp_path / name, tmp_path / "my_tiny.pt"

@@ -41,7 +41,7 @@ def test_the_table_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines[19].split() == ["medsam2", "39.0", "M", "156", "MB", "by", "path"]
     assert all("…" not in line for line in lines)
     assert "licence of the weights: Apache-2.0" in lines
-    assert "of medsam2: what the authors' page says" in lines
+    assert "licence of medsam2: see its authors' page" in lines
 
 
 def test_a_missing_file_has_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_a_policy_is_part_of_the_run(samgraph: Run) -> None:
     assert done.code == 0, done.err
     assert json.loads(Path("out", "run.json").read_text())["options"]["policy"] == "motion-aware"
     assert other.code == 2
-    assert "another run: options differs" in other.err
+    assert "another run: not the same options" in other.err
     assert "got:      policy sam2\n  expected: policy motion-aware\n" in other.err
 
 
@@ -238,7 +238,7 @@ def test_an_output_folder_belongs_to_one_run(samgraph: Run) -> None:
 
     assert (again.code, other.code, done.code, little.code) == (2, 2, 0, 0)
     assert "--resume" in again.err
-    assert "another run: prompts differs" in other.err
+    assert "another run: not the same prompts" in other.err
     assert contents("out") == before
 
 

@@ -148,3 +148,13 @@ def test_a_dicom_series_becomes_a_nifti_mask_in_its_place(volume: Run, tmp_path:
     assert np.allclose(mask.affine, wanted)
     assert mask.header.get_xyzt_units()[0] == "mm"
     assert phantom().shape != balls().shape == (12, SIDE, SIDE)
+
+
+def test_prompts_are_on_slices_and_those_of_a_video_on_frames(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scan, clip = (call(monkeypatch, [name, "--help"]).text for name in ("volume", "track"))
+
+    assert "--box X0,Y0,X1,Y1[@SLICE][:OBJECT]" in scan
+    assert "@FRAME" not in scan
+    assert "--box X0,Y0,X1,Y1[@FRAME][:OBJECT]" in clip

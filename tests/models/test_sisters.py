@@ -203,7 +203,9 @@ def test_a_checkpoint_of_another_family_says_which_it_is(given: str, wanted: str
     shapes = family.weight_shapes(config.smallest())
     tensors = {key: np.broadcast_to(np.float32(0), shape) for key, shape in shapes.items()}
 
-    with pytest.raises(CheckpointError, match=f"this is a `{given}` checkpoint: load it as that"):
+    with pytest.raises(
+        CheckpointError, match=f"this is a checkpoint of `{given}`: load it as that"
+    ):
         load_model(tensors, config=wanted)
 
 
@@ -225,9 +227,38 @@ def test_the_command_line_says_of_which_family_a_file_is(
         done = call(monkeypatch, [*arguments, "--model", "edgetam"])
 
     assert done.code == 2, done.err
-    assert "`edgetam.pt` is a `efficienttam-ti` checkpoint, not `edgetam`" in done.err
-    with pytest.raises(CheckpointError, match="this is a `efficienttam-ti` checkpoint"):
+    assert "`edgetam.pt` is a checkpoint of `efficienttam-ti`, not of `edgetam`" in done.err
+    with pytest.raises(CheckpointError, match="this is a checkpoint of `efficienttam-ti`"):
         build_sam2_video_predictor("configs/edgetam.yaml", path)
+
+
+def test_a_file_with_the_name_of_another_model_is_loaded_as_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "efficienttam_s.safetensors"
+    small_sister(EDGETAM.name).save(path)
+
+    with pytest.warns(SamgraphWarning) as caught:
+        model = samgraph.load(path)
+
+    assert model.config == EDGETAM
+    (warning,) = caught
+    assert str(warning.message) == (
+        "`efficienttam_s.safetensors` is a checkpoint of `small edgetam`, not of `efficienttam-s`:"
+        " loaded as `small edgetam`"
+    )
+    assert Path(warning.filename) == Path(__file__)
+
+
+def test_a_misspelt_config_is_answered_with_those_of_all_families() -> None:
+    with pytest.raises(OptionError, match="there is no config `efficientam_ti_2`") as caught:
+        find_config("efficientam_ti_2")
+    assert "efficienttam-ti-2" in str(caught.value.expected)
+    with pytest.raises(OptionError, match="there is no config `what`") as caught:
+        find_config("what")
+    for name in ("sam2.1-tiny", "medsam2", "edgetam", "efficienttam-s-512x512"):
+        assert name in str(caught.value.expected)
+    with pytest.raises(OptionError, match=r"there is no config `configs/edgtam\.yaml`") as caught:
+        build_sam2_video_predictor("configs/edgtam.yaml", {})
+    assert caught.value.hint == "did you mean `edgetam`?"
 
 
 def test_a_config_of_a_family_refuses_what_makes_no_model() -> None:

@@ -99,7 +99,7 @@ def _hint(found: Shapes, known: Mapping[str, Shapes] | None) -> str | None:
     """A hint about what the checkpoint is, from its tensor names."""
     match = best_match(found, known or {})
     if match and match[1] == 1.0:
-        return f"this is a `{match[0]}` checkpoint: load it as that"
+        return f"this is a checkpoint of `{match[0]}`: load it as that"
     foreign = describe_foreign(found)
     if foreign:
         return f"this looks like {foreign}"

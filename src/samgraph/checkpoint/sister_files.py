@@ -5,7 +5,7 @@ Some have the same tensors as others, and are told apart by the name of the file
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samgraph.errors import CheckpointError
@@ -17,7 +17,7 @@ APACHE = "Apache-2.0"
 class SisterFile:
     """A published file: its name here, its own name, its licence, and its sha256 where known.
 
-    `others` are further files with the same config, without their suffix.
+    `others` are further published files of the same config, with other weights.
     """
 
     name: str
@@ -44,11 +44,10 @@ _MEDSAM2 = SisterFile(
     "the model page of MedSAM 2's authors",
     licence=None,
     others=(
-        "medsam2-latest",
-        "medsam2-2411",
-        "medsam2-ctlesion",
-        "medsam2-mri-liverlesion",
-        "medsam2-us-heart",
+        "MedSAM2_2411.pt",
+        "MedSAM2_CTLesion.pt",
+        "MedSAM2_MRI_LiverLesion.pt",
+        "MedSAM2_US_Heart.pt",
     ),
 )
 _WHERE = "the model page of EfficientTAM's authors"
@@ -80,9 +79,15 @@ SISTER_FILES = (
 
 
 def find_sister(name: str) -> SisterFile | None:
-    """The file of a model by its name, with or without `.pt`; None if there is none."""
-    text = _plain(name.removesuffix(".pt"))
-    return next((file for file in SISTER_FILES if text in (file.name, *file.others)), None)
+    """The file of a model by its name or the file's, with or without `.pt`; None if unknown."""
+    text = _plain(name)
+    for file in SISTER_FILES:
+        if text == file.name:
+            return file
+        for published in (file.file, *file.others):
+            if text == _plain(published):
+                return replace(file, file=published)
+    return None
 
 
 def published_name(path: str | os.PathLike[str], *, by_hash: bool = True) -> str | None:
@@ -111,4 +116,4 @@ def not_downloaded(file: SisterFile, folder: Path) -> CheckpointError:
 
 
 def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", "-")
+    return name.strip().lower().removesuffix(".pt").replace("_", "-")

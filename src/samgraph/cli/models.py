@@ -47,7 +47,7 @@ def command(as_json: bool) -> None:
     licences = sorted({str(row["licence"]) for row in rows if row["licence"]})
     console.print(f"licence of the weights: {', '.join(licences)}")
     unknown = ", ".join(str(row["name"]) for row in rows if not row["licence"])
-    console.print(f"of {unknown}: what the authors' page says")
+    console.print(f"licence of {unknown}: see its authors' page")
     kept = printable(f"downloads are kept in {cache_folder()}")
     console.print(kept, soft_wrap=True, markup=False)
     console.print('use one with `--model NAME`, or `samgraph.load("NAME")`')

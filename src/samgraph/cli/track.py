@@ -15,7 +15,7 @@ from samgraph.cli.option_groups import (
     write_options,
 )
 from samgraph.cli.options import FilePath, ModelChoice, model_options
-from samgraph.cli.track_prompts import VideoPrompts, prompt_options
+from samgraph.cli.track_prompts import VideoPrompts, frame_prompt_options
 from samgraph.errors import OptionError, printable
 from samgraph.formats.table import FORMATS, WriteOptions
 from samgraph.jobs.journal import JOURNAL
@@ -117,7 +117,7 @@ run_options = option_group(
 
 @click.command(cls=SectionedCommand, epilog=_EXAMPLES)
 @click.argument("video")
-@section("Prompts", prompt_options)
+@section("Prompts", frame_prompt_options)
 @section("Without prompts", search_options)
 @section("Frames", range_options)
 @section("Tracking", tracking_options)

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from samgraph.cli.option_groups import click_options, option_group
+from samgraph.cli.option_groups import Decorator, click_options, option_group
 from samgraph.cli.options import FilePath, Numbers
 from samgraph.errors import ImageError, PromptError
 from samgraph.jobs.prompts import FramePrompt, Prompts
@@ -32,11 +32,11 @@ class Addressed:
 
 
 class AddressedValue(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
-    """Numbers, or a path, followed by `@FRAME` and `:OBJECT`."""
+    """Numbers, or a path, followed by `@FRAME`, or another `place`, and `:OBJECT`."""
 
-    def __init__(self, value: click.ParamType) -> None:  # type: ignore[type-arg]  # as above
+    def __init__(self, value: click.ParamType, place: str) -> None:  # type: ignore[type-arg]
         self._value = value
-        self.name = f"{value.name}[@FRAME][:OBJECT]"
+        self.name = f"{value.name}[@{place}][:OBJECT]"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -53,11 +53,6 @@ class AddressedValue(click.ParamType):  # type: ignore[type-arg]  # not generic 
             None if found["frame"] is None else int(found["frame"]),
             int(name) if name is not None and name.isdecimal() else name,
         )
-
-
-POINT = AddressedValue(Numbers("X", "Y"))
-BOX = AddressedValue(Numbers("X0", "Y0", "X1", "Y1"))
-MASK = AddressedValue(FilePath(dir_okay=False, path_type=str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +98,27 @@ class VideoPrompts:
                 yield given, name, FramePrompt(mask=mask)
 
 
-prompt_options = option_group(
-    "prompts",
-    VideoPrompts,
-    *click_options(POINT),
-    click.option("--box", "boxes", multiple=True, type=BOX, help="A box around the object."),
-    click.option(
-        "--mask",
-        "masks",
-        multiple=True,
-        type=MASK,
-        help="A mask as an image; with several values in it, an object per value.",
-    ),
-)
+def _options(place: str) -> Decorator:
+    """The options of prompts that are each at a frame, or at another `place`."""
+    point = AddressedValue(Numbers("X", "Y"), place)
+    box = AddressedValue(Numbers("X0", "Y0", "X1", "Y1"), place)
+    mask = AddressedValue(FilePath(dir_okay=False, path_type=str), place)
+    return option_group(
+        "prompts",
+        VideoPrompts,
+        *click_options(point),
+        click.option("--box", "boxes", multiple=True, type=box, help="A box around the object."),
+        click.option(
+            "--mask",
+            "masks",
+            multiple=True,
+            type=mask,
+            help="A mask as an image; with several values in it, an object per value.",
+        ),
+    )
+
+
+frame_prompt_options, slice_prompt_options = _options("FRAME"), _options("SLICE")
 
 
 def _joined(before: FramePrompt, more: FramePrompt, given: Addressed) -> FramePrompt:

@@ -9,7 +9,7 @@ import click
 from samgraph.cli.exit_codes import ExitCode
 from samgraph.cli.option_groups import SectionedCommand, option_group, policy_option, section
 from samgraph.cli.options import FilePath, ModelChoice, model_options
-from samgraph.cli.track_prompts import VideoPrompts, prompt_options
+from samgraph.cli.track_prompts import VideoPrompts, slice_prompt_options
 from samgraph.errors import PromptError, printable
 from samgraph.jobs.volume import ScanOptions, SliceRange, VolumeJob, run_volume
 from samgraph.media.volume.scan import PLANES
@@ -107,7 +107,7 @@ slice_options = option_group(
     click.option(
         "--slice", "key", type=SLICE, metavar="N", help="The slice of prompts without @SLICE."
     ),
-    prompt_options,
+    slice_prompt_options,
 )
 @section("Scan", scan_options)
 @section("Slices", slice_options)

@@ -6,6 +6,7 @@ Other arguments go to `samgraph.load`: threads, precision, engine, image_size.
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from inspect import signature
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,6 +24,7 @@ from samgraph.models.loading import Source, load_model
 from samgraph.models.sam2.config import CONFIGS, MEDSAM2
 from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.predict.options import check_names
+from samgraph.untrusted.text import shown
 
 _MEDSAM2_FILE = "sam2.1-hiera-t512"
 _FILE = re.compile(r"(?P<name>sam2(\.1)?_hiera_(t|s|b\+|l))\.ya?ml")
@@ -109,10 +111,12 @@ def config_named(config_file: str | TrackerConfig) -> TrackerConfig:
     try:
         return CONFIGS[checkpoint.normalise(found["name"] if found else str(config_file))]
     except CheckpointError as error:
+        names = [name for family in families() for name in (*family.configs, *family.named)]
+        near = get_close_matches(sister, names, n=1)
         raise OptionError(
-            f"there is no config `{config_file}`",
-            expected="a file such as `configs/sam2.1/sam2.1_hiera_t.yaml`, or "
-            + ", ".join([NANO.name, *CONFIGS]),
+            f"there is no config `{shown(str(config_file))}`",
+            expected="a file such as `configs/sam2.1/sam2.1_hiera_t.yaml`, or " + ", ".join(names),
+            hint=f"did you mean `{near[0]}`?" if near else None,
         ) from error
 
 

@@ -260,7 +260,7 @@ def check_same_run(
     for key in {**wanted, **earlier}:  # in order: the task before its options
         if key != ENDING and wanted.get(key) != earlier.get(key):
             raise OutputError(
-                f"`{folder}` holds the results of another run: {key} differs",
+                f"`{folder}` holds the results of another run: not the same {key}",
                 got=_unlike(wanted.get(key), earlier.get(key)),
                 expected=_unlike(earlier.get(key), wanted.get(key)),
                 hint="choose another folder with -o",

@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
 from samgraph.runtime import Approximation, CompileOptions, find_profile
 from samgraph.runtime.profiles import ProfileLike
+from samgraph.untrusted.text import shown
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 ConfigLike = str | ModelConfig | Mapping[str, Any]
@@ -77,7 +79,7 @@ def load_model(
         traced = _traced(family, chosen, found)
         report = _check(found, family, chosen, traced, strict)
         if not strict and report != LoadReport():
-            warnings.warn(f"{short_name(found.source)}: {report}", SamgraphWarning, stacklevel=2)
+            warnings.warn(f"{short_name(found.source)}: {report}", SamgraphWarning, stacklevel=5)
     weights = checkpoint.as_float32(found).tensors
     for name in report.unexpected:
         del weights[name]
@@ -132,7 +134,11 @@ def find_config(wanted: ConfigLike) -> tuple[Family, Any]:
             type(wanted) is type(config) for config in own.values()
         ):
             return family, family.find_config(wanted)
-    return known[0], known[0].find_config(wanted)  # which says what there is
+    if isinstance(wanted, str):
+        every = [each for family in known for each in (*family.configs, *family.named)]
+        near = get_close_matches(wanted[:80].lower().replace("_", "-"), every, n=3) or every
+        raise OptionError(f"there is no config `{shown(wanted)}`", expected=", ".join(near))
+    return known[0], known[0].find_config(wanted)  # which says what it may be
 
 
 def save_model(
@@ -177,16 +183,25 @@ def read_source(source: Source, *, mirror: str | None = None) -> Checkpoint:
 
 
 def _check_name(source: Source, found: Checkpoint, config: Any) -> None:
-    """Raise `CheckpointError` where the file of a sister model is that of another model."""
-    if not isinstance(source, str) or _looks_like_file(source):
+    """Say so where a file with the name of a sister model's holds another model.
+
+    By its path it is loaded as what it is; asked for by name it is a `CheckpointError`.
+    """
+    if not isinstance(source, str | os.PathLike) or is_built_in(source):
         return
-    sister = find_sister(source)
-    if sister is not None and sister.name != config.name:
-        raise CheckpointError(
-            f"`{short_name(found.source)}` is a `{config.name}` checkpoint, not `{sister.name}`",
-            expected=f"`{sister.file}`, from {sister.where}",
-            hint="load it by its path",
-        )
+    text = os.fspath(source)
+    is_path = _looks_like_file(text)
+    sister = find_sister(Path(text).stem if is_path else text)
+    if sister is None or sister.name == config.name:
+        return
+    file = short_name(found.source)
+    what = f"`{file}` is a checkpoint of `{config.name}`, not of `{sister.name}`"
+    if is_path:
+        warnings.warn(f"{what}: loaded as `{config.name}`", SamgraphWarning, stacklevel=6)
+        return
+    raise CheckpointError(
+        what, expected=f"`{sister.file}`, from {sister.where}", hint="load it by its path"
+    )
 
 
 def weights_file(source: object) -> Path | None:
@@ -245,7 +260,7 @@ def _variant(found: Checkpoint, family: Family, config: Any) -> Any:
     listed = ", ".join(f"`{other}`" for other in others)
     text = f"`{short_name(found.source)}` is loaded as `{config.name}`, but may be {listed}"
     hint = "give the file the name it was published with, or pass `config=`"
-    warnings.warn(f"{text}: {hint}", SamgraphWarning, stacklevel=5)
+    warnings.warn(f"{text}: {hint}", SamgraphWarning, stacklevel=7)
     return config
 
 

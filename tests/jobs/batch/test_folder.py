@@ -232,12 +232,12 @@ def test_another_model_or_task_is_refused(tmp_path: Path) -> None:
     folder.record([verdict("a.png")])
     folder.close()
     again = opened(tmp_path)
-    with pytest.raises(OutputError, match="another run: model differs"):
+    with pytest.raises(OutputError, match="another run: not the same model"):
         again.meet({**ABOUT, "weights": "f" * 16})
     again.close()
     shards = ShardOptions(find_shard_format("coco"), Destination(tmp_path))
 
-    with pytest.raises(OutputError, match="kind differs"):
+    with pytest.raises(OutputError, match="not the same kind"):
         BatchFolder(tmp_path, {"kind": "other"}, shards)
 
 
