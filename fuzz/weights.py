@@ -17,15 +17,15 @@ from samgraph.checkpoint.transformers_names import POINTS, SIGNS
 from samgraph.errors import CheckpointError, OptionError
 from samgraph.models import families
 from samgraph.models.loading import load_model
-from samgraph.models.sam2.config import NANO
+from samgraph.models.sam2.config import CONFIGS as RELEASED
 from samgraph.models.sam2.config_rules import RANGES
 from tests.checkpoint import making
 from tests.hostile.checkpoint_mutants import mutate as mutate_checkpoint
-from tests.models.sisters import EDGETAM, POOLED_SCORES
+from tests.models.sisters import EDGETAM, POOLED_SCORES, SMALL_NANO
 
 Arrays = dict[str, NDArray[Any]]
 SMALL: dict[str, Any] = {
-    **json.loads(NANO.to_json()),
+    **json.loads(RELEASED["sam2.1-tiny"].to_json()),
     "name": "small",
     "image_size": 64,
     "embed_dim": 8,
@@ -44,6 +44,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "sam2": SMALL,
     "edgetam": {**json.loads(EDGETAM.to_json()), "image_size": 64},
     "efficienttam": {**json.loads(POOLED_SCORES.to_json()), "image_size": 64},
+    "nano": {**json.loads(SMALL_NANO.to_json()), "image_size": 64},
 }
 
 
@@ -289,7 +290,7 @@ class ConfigTarget(Target):
         config.smallest()
 
     def good(self) -> list[bytes]:
-        found = {**CONFIGS, "sam2": json.loads(NANO.to_json())}
+        found = {**CONFIGS, "sam2": json.loads(RELEASED["sam2.1-tiny"].to_json())}
         return [f"{kind}\n{json.dumps(config)}".encode() for kind, config in found.items()]
 
 

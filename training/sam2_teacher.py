@@ -91,7 +91,9 @@ def _positions(summed: Array) -> tuple[Array, Array]:
 
 def decoder_weights(found: dict[str, Array]) -> dict[str, Array]:
     """Prompt encoder and mask decoder under the names of a checkpoint."""
-    weights = {f"sam_{name}": a for name, a in found.items() if name.startswith(("mask_", "prompt_"))}
+    weights = {
+        f"sam_{name}": a for name, a in found.items() if name.startswith(("mask_", "prompt_"))
+    }
     products = [name for name in found if name.startswith("onnx::MatMul_")]
     products.sort(key=lambda name: int(name.rsplit("_", 1)[1]))
     for part, name in zip(_TRANSPOSED, products, strict=True):

@@ -80,7 +80,9 @@ def fitted(
             a, b = (v.transpose(0, 1).flatten(1).double() for v in (seen[name], wanted[target]))
             a = torch.cat([a, torch.ones_like(a[:1])])
             parts = [a @ a.T, a @ b.T, (b * b).sum(1), b.sum(1), torch.tensor(float(b.shape[1]))]
-            sums[key] = [x + y for x, y in zip(sums[key], parts, strict=True)] if key in sums else parts
+            sums[key] = (
+                [x + y for x, y in zip(sums[key], parts, strict=True)] if key in sums else parts
+            )
     found = {}
     for key, (aa, ab, bb, b, n) in sums.items():
         solved = torch.linalg.solve(aa + RIDGE * n * torch.eye(len(aa)), ab)
@@ -105,9 +107,13 @@ def some_pictures(folder: Path, count: int, seed: int) -> torch.Tensor:
     """Pictures to fit on: uint8 [n, 3, SIDE, SIDE]."""
     pets = data.read_pets(folder, held_out=False, limit=count // 3)
     clips = data.clip_photos(data.read_clips(folder, split="train"))
-    photos = [pets, clips] + ([data.read_photos(folder)] if (folder / "photos.tar").exists() else [])
+    photos = [pets, clips] + (
+        [data.read_photos(folder)] if (folder / "photos.tar").exists() else []
+    )
     random = torch.Generator().manual_seed(seed)
-    parts = [p.images[torch.randperm(len(p.images), generator=random)[: count // 3]] for p in photos]
+    parts = [
+        p.images[torch.randperm(len(p.images), generator=random)[: count // 3]] for p in photos
+    ]
     return torch.cat(parts)
 
 

@@ -13,11 +13,10 @@ import torch
 from samgraph.engines.protocol import Precision
 from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array
+from samgraph.models.nano.config import NanoConfig
+from samgraph.models.nano.graphs import GRAPHS, image_encoder
 from samgraph.models.sam2 import graphs
 from samgraph.models.sam2.attention_graphs import attend_memory
-from samgraph.models.nano.config import NanoConfig
-from samgraph.models.nano.graphs import GRAPHS
-from samgraph.models.nano.graphs import image_encoder
 
 Tensors = dict[str, torch.Tensor]
 

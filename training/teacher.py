@@ -34,7 +34,9 @@ from samgraph.models.sam2.two_way import two_way
 SHA256 = "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f"
 CONFIG = Sam2Config(name="mobile-sam", image_size=1024)
 
-TRUNK = TinyVit(channels=(64, 128, 160, 320), blocks=(2, 2, 6, 2), heads=(2, 4, 5, 10), windows=(7, 7, 14, 7))
+TRUNK = TinyVit(
+    channels=(64, 128, 160, 320), blocks=(2, 2, 6, 2), heads=(2, 4, 5, 10), windows=(7, 7, 14, 7)
+)
 
 
 def encode_graph(size: int = CONFIG.image_size) -> Graph:
@@ -130,4 +132,3 @@ def _folded(base: str, weight: Array, tensors: dict[str, Array]) -> dict[str, Ar
         f"{base}.weight": (weight * factor[:, None, None, None]).astype(np.float32),
         f"{base}.bias": (bias - mean * factor).astype(np.float32),
     }
-

@@ -31,9 +31,9 @@ from training.losses import answer_loss, nested_loss
 from training.manifest import check
 from training.prompting import ABSENT, Prompter
 from training.recorded import Losses, Recorded
-from training.scenes import MASK, Scenes
-from training.state import load_state, save_state
+from training.scenes import Scenes
 from training.solids import Solids
+from training.state import load_state, save_state
 from training.student import Student, Tensors
 from training.tracking import FirstPrompt, features_of, follow
 
@@ -44,6 +44,7 @@ CORRECTED = 0.35  # how often a step of video corrects; else it follows
 NESTED = 8  # one step of masks in so many is of parts, groups and wholes
 FILLED = 16  # one picture in so many of the pool is drawn before the first step
 LONGEST = 15  # the tracker divides pointer times by this, in clips of 16 frames and more
+
 
 @dataclass(frozen=True)
 class Clip:

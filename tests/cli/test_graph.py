@@ -7,7 +7,7 @@ import pytest
 
 from samgraph.engines import find_engine
 from samgraph.graph import parse_graph
-from samgraph.models.sam2.config import NANO
+from samgraph.models.nano.config import NANO
 from samgraph.models.sam2.graphs import TRACES
 from samgraph.runtime import CompileOptions, Session
 from tests.cli.running import Outcome, call

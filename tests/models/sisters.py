@@ -1,4 +1,4 @@
-"""Small models of the sister families with known weights, for tests that need no golden files."""
+"""Small models of the families beside SAM 2 with known weights, for tests without golden files."""
 
 from functools import cache
 from typing import Any
@@ -10,6 +10,7 @@ from samgraph.graph import Array
 from samgraph.models.edgetam.config import EdgeTamConfig
 from samgraph.models.efficienttam.config import EfficientTamConfig
 from samgraph.models.loading import find_config
+from samgraph.models.nano.config import NanoConfig
 from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.predict.model import Model, load
 from tests import weights
@@ -37,8 +38,18 @@ _VIT |= {"window": 3, "position_side": 5, **_SHARED}
 EFFICIENTTAM = EfficientTamConfig(name="small efficienttam", **_VIT)
 POOLED_SCORES = EfficientTamConfig(name="small efficienttam 1", pooling="scores", **_VIT)
 POOLED_KEYS = EfficientTamConfig(name="small efficienttam 2", pooling="keys", **_VIT)
+SMALL_NANO = NanoConfig(
+    name="small nano",
+    stage_channels=(8, 16, 24, 32),
+    stages=(1, 1, 2, 1),
+    stage_heads=(1, 2, 3, 4),
+    windows=(4, 4, 3, 5),
+    obeys_clicks=False,
+    **_SHARED,
+)
 SISTERS: dict[str, TrackerConfig] = {
-    config.name: config for config in (EDGETAM, EFFICIENTTAM, POOLED_SCORES, POOLED_KEYS)
+    config.name: config
+    for config in (EDGETAM, EFFICIENTTAM, POOLED_SCORES, POOLED_KEYS, SMALL_NANO)
 }
 
 

@@ -14,7 +14,7 @@ from samgraph.graph.types import INTEGERS, Array, TensorType
 from samgraph.ops.rules import axis_index
 
 
-def gather(x: Tensor, index: Tensor, axis: int, *, batch: int = 0) -> Tensor:
+def gather(x: Tensor, index: Tensor | Array, axis: int, *, batch: int = 0) -> Tensor:
     """Elements of `x` along `axis` at the positions in `index`."""
     return emit("gather", x, index, axis=axis, batch=batch)
 

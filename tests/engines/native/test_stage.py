@@ -11,7 +11,8 @@ from samgraph.engines.native import NATIVE_OPS
 from samgraph.engines.native import library as native_library
 from samgraph.engines.openvino.engine import OpenVinoEngine
 from samgraph.graph import Array, Builder, Graph
-from samgraph.models.sam2.config import CONFIGS, NANO
+from samgraph.models.nano.config import NANO
+from samgraph.models.sam2.config import CONFIGS
 from samgraph.models.sam2.graphs import trace_graphs
 from samgraph.runtime import CompileOptions, Profile, Session
 from samgraph.runtime.profiles import FUSED

@@ -214,7 +214,7 @@ def _insides(
         positions,
         None,
     )
-    fine = (maps["fine_0"], maps["fine_1"]) if maps else None
+    fine = (maps["fine_0"], maps["fine_1"]) if maps else ()
     decoded = mask_decoder.decode(scope, config, image, fine, sparse, positions)
     stability = mask_decoder.stability(decoded.masks)
     best = mask_decoder.best_index(decoded, multimask, stability)[:, None]

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from samgraph.errors import OptionError
+from samgraph.models.nano.config import NANO
 from samgraph.models.sam2.attention_graphs import attend_memory
-from samgraph.models.sam2.config import NANO, Sam2Config, find_config, from_json
+from samgraph.models.sam2.config import Sam2Config, find_config, from_json
 from samgraph.runtime import CompileOptions, Session
 from tests.engines.present import ENGINES
 from tests.models.sam2.bench import config_of, known_weights

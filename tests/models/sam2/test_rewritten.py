@@ -3,8 +3,10 @@
 import pytest
 
 from samgraph.graph import Graph, Node
+from samgraph.models.nano.config import NANO
 from samgraph.models.sam2 import graphs
-from samgraph.models.sam2.config import CONFIGS, NANO, Sam2Config
+from samgraph.models.sam2.config import CONFIGS
+from samgraph.models.sam2.tracker_config import TrackerConfig
 from samgraph.passes import PASSES, optimise
 from samgraph.passes.pipeline import COMMON
 
@@ -22,7 +24,7 @@ def of(graph: Graph, op: str) -> list[Node]:
     return [node for node in graph if node.op == op]
 
 
-def over_cells(graph: Graph, config: Sam2Config) -> list[Node]:
+def over_cells(graph: Graph, config: TrackerConfig) -> list[Node]:
     """Linear layers of every cell of the image, for each prompt."""
     cells = config.grid**2
     return [node for node in of(graph, "linear") if node.result.type.shape[1:2] == (cells,)]

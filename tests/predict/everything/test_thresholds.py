@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from samgraph.models.loading import load_model
-from samgraph.models.sam2.config import CONFIGS, NANO
+from samgraph.models.nano.config import NANO
+from samgraph.models.sam2.config import CONFIGS
 from samgraph.predict.everything.options import EverythingOptions, own_thresholds
 from samgraph.predict.model import Model
 from tests.models.sam2.bench import config_of, known_weights

@@ -10,7 +10,8 @@ import samgraph
 from samgraph.media.image.preprocess import upscale_masks
 from samgraph.models.family import SegmentationModel
 from samgraph.models.loading import load_model
-from samgraph.models.sam2.config import CONFIGS, NANO
+from samgraph.models.nano.config import NANO
+from samgraph.models.sam2.config import CONFIGS
 from samgraph.predict.video import corrections, session
 from samgraph.predict.video.corrections import best_mask, values_at
 from samgraph.predict.video.policy import ReferencePolicy

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from samgraph import ops
-from samgraph.graph import Scope, Tensor
+from samgraph.graph import Array, Scope, Tensor
 from samgraph.models.sam2.layers import conv2d, layer_norm, linear, width
 from samgraph.models.sam2.windows import partition, unpartition
 
@@ -97,10 +97,11 @@ def windowed(at: Scope, x: Tensor, heads: int, window: int) -> Tensor:
     return unpartition(y, window, window, B, H, W).transpose(0, 3, 1, 2)
 
 
-def offsets(window: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def offsets(window: int) -> Array:
     """The row of the table of biases for each pair of tokens of a window: [T, T]."""
     rows, columns = np.divmod(np.arange(window * window), window)
-    return np.abs(rows[:, None] - rows) * window + np.abs(columns[:, None] - columns)
+    found: Array = np.abs(rows[:, None] - rows) * window + np.abs(columns[:, None] - columns)
+    return found
 
 
 def widen(at: Scope, x: Tensor, out: int, stride: int) -> Tensor:

@@ -237,7 +237,9 @@ def mask_prompt(config: TrackerConfig) -> Graph:
     logits = mask * memory_encoder.MASK_SCALE + memory_encoder.MASK_SHIFT
     return builder.finish(
         logits=ops.resize(logits, (L, L), how="bilinear", antialias=True),
-        prompt=prompts.enlarge(config, conv2d(builder.scope() / "mask_downsample", mask, 1, 4, stride=4)),
+        prompt=prompts.enlarge(
+            config, conv2d(builder.scope() / "mask_downsample", mask, 1, 4, stride=4)
+        ),
     )
 
 

@@ -72,9 +72,7 @@ def output_tokens(at: Scope, config: TrackerConfig) -> Tensor:
     return ops.concat(parts, axis=0)[None]
 
 
-def upscale(
-    at: Scope, config: TrackerConfig, x: Tensor, fine: tuple[Tensor, ...]
-) -> Tensor:
+def upscale(at: Scope, config: TrackerConfig, x: Tensor, fine: tuple[Tensor, ...]) -> Tensor:
     """Upscaled 4x, with the high-resolution maps added: [N, C, E, E] -> [N, C/8, 4E, 4E]."""
     up, C = at / "output_upscaling", config.channels
     x = conv_transpose2d(up / 0, x, C // 4, 2)

@@ -40,7 +40,7 @@ class Sizes:
             rope_theta=100.0,
             norm_eps=self.eps,
             transformer_norm_eps=self.eps,
-            mask_blur=0.0,
+            mask_stride=4,
             stage_channels=(self.channels, 2 * self.channels),
             heads=self.heads,
             mlp_ratio=2,
