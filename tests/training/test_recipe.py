@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save_file
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
 
 from samgraph import checkpoint  # noqa: E402
-from samgraph.models.sam2.config import NANO  # noqa: E402
-from samgraph.models.sam2.graphs import weight_shapes  # noqa: E402
-from training import data, manifest, teacher, train  # noqa: E402
+from samgraph.models.nano.config import NANO  # noqa: E402
+from samgraph.models.nano.graphs import GRAPHS  # noqa: E402
+from samgraph.models.sam2.config import Sam2Config  # noqa: E402
+from samgraph.models.sam2.graphs import weight_shapes as sam2_shapes  # noqa: E402
+from training import data, labelling, manifest, student, teacher, train  # noqa: E402
 from training import scenes as scenes_module  # noqa: E402
 from training.data import SIDE  # noqa: E402
 from training.export import STEEPER, export, read_exported  # noqa: E402
@@ -318,6 +321,38 @@ def test_losses_of_cases_worked_by_hand() -> None:
     assert float(answer_loss(answer, 1 - target, yes, yes, known=no)) == 0
 
 
+def test_a_larger_window_has_the_bias_of_the_farthest_offset() -> None:
+    table = np.array([[0.0, 1.0, 2.0, 3.0]], np.float32)  # offsets (0,0), (0,1), (1,0), (1,1)
+    wide = student.widened(table, (1, 9))
+    np.testing.assert_array_equal(wide, [[0, 1, 1, 2, 3, 3, 2, 3, 3]])
+
+
+def test_the_student_starts_with_all_of_the_teachers_trunk() -> None:
+    graphs = (teacher.encode_graph(), teacher.decode_graph())
+    taught = {value.name for graph in graphs for value in graph.params}
+    own = {student.taught_name(name) for name in GRAPHS.weight_shapes(NANO)}
+    left = {name for name in taught - own if not name.startswith("image_encoder.neck")}
+    assert not left
+
+
+def test_the_student_draws_as_finely_as_the_teacher_of_masks() -> None:
+    assert labelling.CONFIG.mask_size == NANO.mask_size
+
+
+TAUGHT_BY = Sam2Config(
+    name="small", image_size=256, embed_dim=16, stages=(1, 1, 2, 1), global_blocks=(3,),
+    windows=(8, 4, 8, 4), channels=64, memory_channels=16, decoder_feedforward=64,
+)  # fmt: skip
+
+
+def _noise(shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        name: (rng.standard_normal(shape) * 0.05).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+
+
 def _archive(path: Path, files: dict[str, bytes]) -> None:
     with tarfile.open(path, "w") as archive:
         for name, content in files.items():
@@ -353,7 +388,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     _archive(place / "photos.tar", {"a.jpg": photo(), "b.jpg": photo(50, 90)})
     cut = np.full((50, 40, 4), 255, np.uint8)
     _archive(place / "cutouts.tar", {"a.png": _encoded(cut, "PNG")})
-    (place / "mobile_sam.pt").write_bytes(b"")
+    save_file(_noise(sam2_shapes(TAUGHT_BY)), place / labelling.FILE)
+    monkeypatch.setattr(labelling, "CONFIG", TAUGHT_BY)
     home = tmp_path / "training"
     (home / "labels").mkdir(parents=True)
     labels = data.HERE / "labels" / "clips.json"
@@ -362,33 +398,53 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "manifest.json").write_text(json.dumps(sums))
     monkeypatch.setattr(data, "HERE", home)
     monkeypatch.setattr(manifest, "MANIFEST", home / "manifest.json")
-
-    def weights(_: Path) -> dict[str, Any]:
-        graphs = (teacher.encode_graph(256), teacher.decode_graph())
-        shapes = {v.name: [int(str(d)) for d in v.type.shape] for g in graphs for v in g.params}
-        return {
-            name: (rng.standard_normal(shape) * 0.05).astype(np.float32)
-            for name, shape in shapes.items()
-        }
-
-    monkeypatch.setattr(teacher, "read", weights)
     return place
 
 
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    """An exported model to start from."""
+    path = tmp_path / "start.safetensors"
+    checkpoint.save(path, _noise(GRAPHS.weight_shapes(NANO)))
+    return path
+
+
 @pytest.mark.timeout(900)
-def test_every_stage_runs_and_goes_on_from_the_one_before(folder: Path, tmp_path: Path) -> None:
+def test_every_stage_runs_and_goes_on_from_the_one_before(
+    folder: Path, start: Path, tmp_path: Path
+) -> None:
     state = tmp_path / "state"
-    before: dict[str, Any] = {}
+    before: dict[str, Any] = read_exported(start)
     for stage in train.STAGES:
-        train.train(stage, folder, state, small=True)
+        train.train({stage: 60.0}, folder, state, small=True, start=start)
         found = load_state(state)
         assert found is not None
         weights, where = found
         assert where["stage"] == stage
         assert where["done"]
-        assert not before or any((weights[name] != before[name]).any() for name in weights)
+        assert any((weights[name] != before[name]).any() for name in weights)
         assert all(np.isfinite(array).all() for array in weights.values())
         before = weights
+
+
+@pytest.mark.timeout(900)
+def test_stages_that_are_named_together_run_one_after_the_other(
+    folder: Path, start: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+
+    train.train(dict.fromkeys(train.STAGES, 60.0), folder, state, small=True, start=start)
+
+    lines = [json.loads(line) for line in (state / "log.jsonl").read_text().splitlines()]
+    assert list(dict.fromkeys(line["stage"] for line in lines)) == list(train.STAGES)
+    found = load_state(state)
+    assert found is not None
+    assert (found[1]["stage"], found[1]["done"]) == (list(train.STAGES)[-1], True)
+
+
+def test_an_empty_state_wants_a_model_to_start_from(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="give a model to start from"):
+        train.train({"masks": 1.0}, folder, tmp_path / "state", small=True)
 
 
 def test_an_interrupt_says_how_to_go_on(
@@ -420,7 +476,7 @@ def test_no_time_or_no_steps_are_refused(
 
 
 def test_what_is_exported_can_be_trained_on(tmp_path: Path) -> None:
-    shapes = weight_shapes(NANO)
+    shapes = GRAPHS.weight_shapes(NANO)
     weights = {name: np.full(shape, 0.25, np.float32) for name, shape in shapes.items()}
     save_state(tmp_path / "state", weights, {"stage": "video", "step": 1, "done": True})
     out = tmp_path / "nano.safetensors"
@@ -454,7 +510,7 @@ def test_a_start_that_is_not_ours_is_refused(tmp_path: Path) -> None:
 def test_changed_data_is_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "clips.tar").write_bytes(b"something else")
     with pytest.raises(SystemExit, match="not what the manifest says"):
-        train.train("embedding", folder, tmp_path / "state", small=True)
+        train.train({"masks": 1.0}, folder, tmp_path / "state", small=True)
     (folder / "clips.tar").unlink()
     with pytest.raises(SystemExit, match="is missing"):
-        train.train("embedding", folder, tmp_path / "state", small=True)
+        train.train({"masks": 1.0}, folder, tmp_path / "state", small=True)

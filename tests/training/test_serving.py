@@ -12,7 +12,7 @@ pytestmark = pytest.mark.parity
 
 import samgraph  # noqa: E402
 from samgraph.checkpoint.builtin import built_in_path  # noqa: E402
-from samgraph.models.sam2.config import NANO  # noqa: E402
+from samgraph.models.nano.config import NANO  # noqa: E402
 from samgraph.predict.video import session, step  # noqa: E402
 from tests.e2e.scenes import clip  # noqa: E402
 from training.export import STEEPER, read_exported  # noqa: E402

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from samgraph.models.sam2.config import NANO
 from training import teacher
-from training.teacher import CONFIG, decode_graph, encode_graph
+from training.teacher import decode_graph, encode_graph
 
 
 def test_the_graphs_have_the_shapes_of_sam() -> None:
@@ -34,13 +33,3 @@ def test_a_batch_norm_is_folded_into_its_convolution() -> None:
 
     found = folded["c.weight"][:, :, 0, 0] @ x + folded["c.bias"]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_scores_go_by_the_distance_of_tokens() -> None:
-    table = np.array([[0.0, 1.0, 2.0, 3.0]], np.float32)  # offsets (0,0), (0,1), (1,0), (1,1)
-    found = teacher._offset_scores(table)[0]
-    np.testing.assert_array_equal(found, [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]])
-
-
-def test_the_student_draws_at_half_the_teachers_size() -> None:
-    assert CONFIG.at_size(NANO.image_size).mask_size == NANO.mask_size

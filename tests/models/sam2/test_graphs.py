@@ -1,7 +1,6 @@
 """The graphs of the model: open sizes, batches, ragged prompts, other image sizes, text."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -248,7 +247,7 @@ def test_the_value_projection_is_absorbed_unless_switched_off() -> None:
     assert widths == {"fused": [256, 64] * 2, "projected-values": [256, 256] * 2}
 
 
-@pytest.mark.parametrize("name", ["sam2-tiny", "sam2.1-tiny", "samgraph-nano"])
+@pytest.mark.parametrize("name", ["sam2-tiny", "sam2.1-tiny"])
 def test_attention_in_two_parts_takes_what_it_takes_in_one(name: str) -> None:
     """Also pointer times, which SAM 2.0 does not read."""
     config = find_config(name).smallest()
@@ -302,7 +301,6 @@ def test_every_dimension_can_be_changed() -> None:
             "decoder_depth": 1,
             "decoder_heads": 4,
             "decoder_feedforward": 96,
-            "mask_blur": 0.8,
             "memory_channels": 32,
             "memory_layers": 3,
             "memory_heads": 2,
@@ -326,23 +324,6 @@ def test_every_dimension_can_be_changed() -> None:
     assert_close(decoded, slow.graph("decode", **inputs))
     limits = {"embedding": tolerances.MEMORY_ATTENTION}
     assert_close(remembered, slow.graph("memory_attention", **bank), limits)
-
-
-def test_masks_are_blurred_only_where_the_config_says_so() -> None:
-    plain, blurred = (bench_of(replace(TEST, mask_blur=size), "reference") for size in (0.0, 0.7))
-    inputs = decode_inputs(TEST, 2, 2)
-
-    sharp = plain.graph("decode", **inputs)["masks"]
-    soft = blurred.graph("decode", **inputs)["masks"]
-
-    steps = np.arange(-8, 9)
-    weights = np.exp(-0.5 * (steps / 0.7) ** 2)
-    weights /= weights.sum()
-    row, column = 20, 30
-    near = sharp[:, :, row - 8 : row + 9, column - 8 : column + 9]
-    expected = np.einsum("nmij,i,j->nm", near, weights, weights)
-    np.testing.assert_allclose(soft[:, :, row, column], expected, rtol=1e-4, atol=1e-4)
-    assert len(graphs.decode(TEST)) < len(graphs.decode(replace(TEST, mask_blur=0.7)))
 
 
 @pytest.mark.parametrize("name", graphs.TRACES)
@@ -405,7 +386,7 @@ def test_versions_differ_in_four_switches() -> None:
         ({"memory_heads": 3}, "memory heads or channels do not divide"),
         ({"memory_channels": 48}, "memory heads or channels do not divide"),
         ({"decoder_heads": 7}, "decoder heads do not divide half the channels"),
-        ({"mask_blur": -1.0}, "`mask_blur` is -1.0, not within 0 and 16"),
+        ({"mask_stride": 2}, "a config has no field `mask_stride`"),
         ({"everything_iou": 1.5}, "`everything_iou` is 1.5, not within 0 and 1"),
         ({"everything_stability": float("nan")}, "`everything_stability` is nan, not within"),
         ({"colour": "red"}, "a config has no field `colour`"),

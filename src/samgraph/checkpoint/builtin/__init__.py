@@ -34,8 +34,8 @@ class BuiltIn:
 NANO = BuiltIn(
     name="samgraph-nano",
     file="samgraph-nano.safetensors",
-    sha256="1c4889375856e78527eded0a55c60e8b8ad6c8f3ecd7f72fe40a5c28a5d5f4b1",
-    size_bytes=26049684,
+    sha256="57477f3799cd61950cb35f70f0db542ceb9131e93ca814dcf06703b72588ecdb",
+    size_bytes=26049660,
     parameters=12_996_146,
     quality={"box": 0.78, "1 click": 0.66, "5 clicks": 0.88, "J": 0.71},
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from samgraph.models.nano.tinyvit import TinyVit
 from samgraph.models.sam2.config_rules import MOST_BLOCKS, Range, field_problems, map_problems
@@ -20,9 +20,10 @@ STAGES = 4
 class NanoConfig(TrackerConfig):
     """Every dimension of a samgraph-nano. The defaults are the built-in model."""
 
+    mask_stride: ClassVar[int] = 2
+
     name: str = "samgraph-nano"
     image_size: int = 512
-    mask_stride: int = 2
 
     # TinyViT, the image encoder's trunk
     stage_channels: tuple[int, ...] = (64, 128, 160, 320)

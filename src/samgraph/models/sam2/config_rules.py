@@ -33,7 +33,6 @@ RANGES: dict[str, Range] = {
     "decoder_depth": (1, 16),
     "decoder_heads": (1, 64),
     "decoder_feedforward": (1, 16_384),
-    "mask_stride": (2, 4),
     "everything_iou": (0, 1),
     "everything_stability": (0, 1),
     "norm_eps": (0, 1),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from samgraph.errors import OptionError
 from samgraph.graph import Array
@@ -25,6 +25,9 @@ Config = TypeVar("Config", bound="TrackerConfig")
 class TrackerConfig:
     """The dimensions of prompts, mask decoder and memory. The defaults are those of SAM 2.1."""
 
+    # pixels of the input per pixel of a low-resolution mask: 4, or 2 where a family refines masks
+    mask_stride: ClassVar[int] = 4
+
     name: str = "custom"
     image_size: int = 1024
 
@@ -34,7 +37,6 @@ class TrackerConfig:
     decoder_depth: int = 2
     decoder_heads: int = 8
     decoder_feedforward: int = 2048
-    mask_stride: int = 4  # pixels of the input per pixel of a low-resolution mask; 2 refines masks
 
     # automatic masks are kept from this predicted IoU and stability on; the reference's
     everything_iou: float = 0.8
@@ -148,8 +150,6 @@ def tracker_problems(config: TrackerConfig) -> Iterator[str]:
         yield "memory heads or channels do not divide the channels"
     if not (0 < config.norm_eps < 1 and 0 < config.transformer_norm_eps < 1):
         yield "the epsilon of a norm is not between 0 and 1"
-    if config.mask_stride not in (2, 4):
-        yield f"`mask_stride` is {config.mask_stride}, neither 2 nor 4"
     if config.channels % 8 or config.memory_channels % 4 or config.prompt_mask_channels % 4:
         yield "channels are not multiples of 8, of memory and mask prompts of 4"
     if config.channels // 2 % config.decoder_heads:
