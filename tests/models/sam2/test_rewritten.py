@@ -56,7 +56,8 @@ def test_a_prepared_image_is_projected_once(name: str) -> None:
     assert len(of(rest, "attention")) == 3  # and the first layer's tokens, all prompts side by side
     assert not of(rest, "expand")[2:]  # the output tokens and the end of the points
     moved = [node for node in of(rest, "transpose") if len(node.result.type.shape) > 4]
-    assert len(moved) == 1  # the finished masks
+    refined = config.mask_stride == 2  # then the coarse masks are resized before
+    assert len(moved) == 1 + refined  # the finished masks
 
 
 def test_what_is_prepared_is_what_the_first_layer_reads() -> None:
@@ -70,6 +71,7 @@ def test_what_is_prepared_is_what_the_first_layer_reads() -> None:
         f"{layer}cross_attn_image_to_token.q",
         "fine_0.0",
         "fine_1.0",
+        "finest.0",
     }
     given = {value.name for value in graphs.decode_prepared(NANO).inputs}
     assert given == {*outputs, "points", "labels"}
