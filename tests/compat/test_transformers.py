@@ -101,7 +101,7 @@ def test_boxes_and_a_mask(model: Sam2Model, processor: Any) -> None:
     again = processor(images=IMAGE, input_points=[[[DISC]]], input_labels=[[[1]]])
     refined = model(**again, input_masks=outputs.pred_masks[:, 0], multimask_output=False)
 
-    assert refined.pred_masks.shape == (1, 1, 1, 128, 128)
+    assert refined.pred_masks.shape == (1, 1, 1, 256, 256)
     assert not np.array_equal(refined.pred_masks, model(**again, multimask_output=False).pred_masks)
 
 
@@ -132,7 +132,7 @@ def test_embeddings_are_computed_once(model: Sam2Model, processor: Any) -> None:
         input_labels=inputs["input_labels"],
     )
 
-    assert [e.shape[1] for e in embeddings] == [32, 64, 256]
+    assert [e.shape[1] for e in embeddings] == [8, 32, 64, 256]
     assert np.abs(outputs.pred_masks - model(**inputs).pred_masks).max() < tolerances.IMAGE_LOGITS
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from samgraph.checkpoint.builtin import NANO
 from samgraph.checkpoint.match import MEMORY
 from samgraph.errors import CheckpointError, SamgraphWarning
 from samgraph.predict.model import Model, load
@@ -103,7 +104,7 @@ def test_weights_in_8_bits_find_the_masks_of_the_built_in_model(tmp_path: Path) 
     whole.save(tmp_path / "nano.safetensors", "int8")
     small = load(tmp_path / "nano.safetensors", threads=2)
 
-    assert (tmp_path / "nano.safetensors").stat().st_size < 0.53 * 23_672_036  # which is in fp16
+    assert (tmp_path / "nano.safetensors").stat().st_size < 0.53 * NANO.size_bytes  # which is in fp16
     image, other = small.image(PHOTOGRAPH), whole.image(PHOTOGRAPH)
     height, width = other.size_hw
     for x, y in [(0.5, 0.5), (0.3, 0.6), (0.7, 0.4), (0.5, 0.8)]:

@@ -22,6 +22,8 @@ from samgraph.models.efficienttam.config import EfficientTamConfig
 from samgraph.models.efficienttam.graphs import _DESIGN as POOLED_DESIGN
 from samgraph.models.efficienttam.graphs import GRAPHS as EFFICIENTTAM_GRAPHS
 from samgraph.models.loading import approximate, find_config
+from samgraph.models.nano.config import NanoConfig
+from samgraph.models.nano.graphs import GRAPHS as NANO_GRAPHS
 from samgraph.models.sam2 import memory_attention, memory_bank
 from samgraph.models.sam2.memory_design import SAM2_MEMORY, MemoryDesign
 from samgraph.models.sam2.tracker_config import TrackerConfig
@@ -31,6 +33,11 @@ from tests.models.sam2.bench import Bench
 from tests.models.sisters import EDGETAM, POOLED_KEYS, POOLED_SCORES, SISTERS, small_weights
 from tests.tolerances import MEMORY_ATTENTION
 
+GRAPH_SETS: dict[type, Any] = {
+    EdgeTamConfig: EDGETAM_GRAPHS,
+    EfficientTamConfig: EFFICIENTTAM_GRAPHS,
+    NanoConfig: NANO_GRAPHS,
+}
 AT = "memory_attention.layers.0.cross_attn_image."
 OPEN = {
     "frames": "f32[N,F,{T},{C}]",
@@ -57,8 +64,8 @@ def pooled(name: str) -> Any:
 def design_of(config: TrackerConfig, frames: int) -> MemoryDesign:
     if isinstance(config, EdgeTamConfig):
         return edgetam_memory.DESIGN
-    assert isinstance(config, EfficientTamConfig)
-    return POOLED_DESIGN if config.pooling != "none" and frames > 1 else SAM2_MEMORY
+    is_pooled = isinstance(config, EfficientTamConfig) and config.pooling != "none" and frames > 1
+    return POOLED_DESIGN if is_pooled else SAM2_MEMORY
 
 
 def drawn(config: TrackerConfig, frames: int, pointers: int) -> dict[str, Array]:
@@ -76,7 +83,6 @@ def computed(
     config: TrackerConfig, given: dict[str, Array], engine: str, *, is_open: bool = True
 ) -> Array:
     """The first cross-attention as the graphs have it; `is_open`: of any number of frames."""
-    is_edgetam = isinstance(config, EdgeTamConfig)
     design = design_of(config, given["frames"].shape[1])
 
     def part(
@@ -90,7 +96,7 @@ def computed(
     sizes = {"T": config.memory_tokens, "C": config.memory_channels}
     types = {name: text.format(**sizes) for name, text in OPEN.items()}
     types["queries"] = f"f32[N,{config.grid**2},{config.channels}]"
-    graph_set = EDGETAM_GRAPHS if is_edgetam else EFFICIENTTAM_GRAPHS
+    graph_set = GRAPH_SETS[type(config)]
     bench = Bench(config, small_weights(SISTERS[config.name]), engine, graph_set=graph_set)
     return bench.run(part, types if is_open else {}, **given)["out"]
 

@@ -10,16 +10,18 @@ from samgraph.compat.tensor import Tensor, tensor
 from samgraph.errors import InputError
 from samgraph.models.family import Features, SegmentationModel
 
-NAMES = ("fine_0", "fine_1", "embedding")
+_LAST = "embedding"
 
 
 def maps_of(core: SegmentationModel, features: Sequence[Features]) -> tuple[Tensor, ...]:
-    """The maps of images, joined, on the host: [B, C/8, L, L], [B, C/4, L/2, L/2], [B, C, E, E]."""
-    joined = [
-        core.buffers.download(core.buffers.concat([one.maps[name] for one in features]))
-        for name in NAMES
-    ]
-    return tensor(joined[0]), tensor(joined[1]), tensor(joined[2] + _no_memory(core))
+    """The maps of images, joined, on the host: of SAM 2 [B, C/8, L, L], [B, C/4, L/2, L/2] and
+    [B, C, E, E]; some models have more, or the last alone."""
+    found = []
+    for name in _names(core):
+        joined = core.buffers.concat([one.maps[name] for one in features])
+        array = core.buffers.download(joined)
+        found.append(tensor(array + _no_memory(core) if name == _LAST else array))
+    return tuple(found)
 
 
 def features_of(core: SegmentationModel, maps: Sequence[Any]) -> Features:
@@ -29,18 +31,21 @@ def features_of(core: SegmentationModel, maps: Sequence[Any]) -> Features:
         InputError: They are not the maps of this model.
     """
     arrays = [np.ascontiguousarray(to_host(array), np.float32) for array in maps]
-    wanted = core.feature_shapes
-    if len(arrays) != len(NAMES) or any(
-        array.shape[1:] != wanted[name][1:] for array, name in zip(arrays, NAMES, strict=True)
-    ):
+    names, wanted = _names(core), core.feature_shapes
+    if [array.shape[1:] for array in arrays] != [wanted[name][1:] for name in names]:
         raise InputError(
             "these are not feature maps of this model",
             got=", ".join(str(list(array.shape)) for array in arrays),
-            expected=", ".join(str(["B", *wanted[name][1:]]) for name in NAMES),
+            expected=", ".join(str(["B", *wanted[name][1:]]) for name in names),
         )
-    arrays[2] = arrays[2] - _no_memory(core)
-    upload = core.buffers.upload
-    return Features({name: upload(a) for name, a in zip(NAMES, arrays, strict=True)})
+    arrays[-1] = arrays[-1] - _no_memory(core)
+    return Features({n: core.buffers.upload(a) for n, a in zip(names, arrays, strict=True)})
+
+
+def _names(core: SegmentationModel) -> list[str]:
+    """The names of the maps, finest first."""
+    shapes = core.feature_shapes
+    return sorted(shapes, key=lambda name: (name == _LAST, -shapes[name][-1]))
 
 
 def _no_memory(core: SegmentationModel) -> Any:

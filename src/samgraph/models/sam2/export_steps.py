@@ -31,6 +31,7 @@ VALUES = {
     "embedding": "features at 1/16 of the image size",
     "fine_0": "high-resolution features at 1/4",
     "fine_1": "high-resolution features at 1/8",
+    "finest": "high-resolution features at 1/2",
     "points": "(x, y) in pixels of the model's input: x * image_size / width of the image",
     "labels": "one of `constants.labels` per point; a box is two points",
     "has_mask": "whether `mask` is a prompt",
