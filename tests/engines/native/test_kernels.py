@@ -146,6 +146,31 @@ def test_rounded_operands_change_little(
 
 
 @KERNELS
+@pytest.mark.parametrize(
+    ("frames", "grid", "pooled_frames"),
+    [(7, (2, 40), 3), (20, (3, 9), 0), (130, (2, 2), 17), (1, (1, 150), 0), (0, (2, 2), 0)],
+)
+def test_rounded_operands_of_long_rows_and_many_frames(
+    kernels: Kernels, frames: int, grid: tuple[int, int], pooled_frames: int
+) -> None:
+    N, T, D, C, E, plain = 2, 50, 32, 64, 64, 140
+    pooled = pooled_frames * grid[0] * grid[1] // 4
+    S = pooled + frames * grid[0] * grid[1] + plain
+    q, k, v = drawn(1, N, T, D), drawn(2, N, S, C), drawn(3, N, S, E)
+    weight, bias, mask = drawn(4, D, C) * C**-0.5, drawn(5, D), drawn(6, S)
+    mask[mask > 1] = -np.inf
+    options: dict[str, Any] = {
+        "grid": grid, "theta": 1e4, "unrotated": plain, "scale": D**-0.5, "pooled": pooled
+    }  # fmt: skip
+
+    given = (q, k, v, weight, bias, mask)
+    y = kernels.rope_key_attention(*given, **options, rounded=True, threads=2)
+
+    expected = reference("rope_key_attention", *given, **options)
+    np.testing.assert_allclose(y, expected, atol=NATIVE_ATTENTION_BF16 * np.abs(v).max())
+
+
+@KERNELS
 def test_only_a_processor_with_bf16_rounds(kernels: Kernels) -> None:
     arrays = (drawn(1, 1, 3, 8), drawn(2, 1, 18, 5), drawn(3, 1, 18, 4), drawn(4, 8, 5))
     options: dict[str, Any] = {"grid": (4, 4), "theta": 1e4, "unrotated": 2, "scale": 0.3}
