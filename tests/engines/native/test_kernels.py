@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from samgraph.engines.native import Kernels
 from samgraph.graph.registry import find_op
 from samgraph.graph.types import Array
-from tests.engines.native.kernels import every_set, needs_kernels
+from tests.engines.native.kernels import KERNELS, needs_kernels
 from tests.tolerances import NATIVE_ATTENTION, NATIVE_ATTENTION_BF16
 
 pytestmark = needs_kernels
-KERNELS = pytest.mark.parametrize("kernels", every_set(), ids=lambda k: k.instructions)
 SMALL = st.integers(1, 6)
 
 
@@ -204,6 +203,23 @@ def test_nan_in_a_memory_is_not_lost(kernels: Kernels, where: str) -> None:
     y = kernels.rope_key_attention(*given, **options)
 
     assert np.isnan(y[0, 2]).any()
+
+
+@KERNELS
+@pytest.mark.parametrize("where", ["q", "k", "v"])
+def test_nan_of_one_object_stays_there(kernels: Kernels, where: str) -> None:
+    q, k, v = arrays = drawn(1, 3, 50, 8), drawn(2, 3, 53, 5), drawn(3, 3, 53, 4)
+    given = (*arrays, drawn(4, 8, 5), drawn(5, 8))
+    options: dict[str, Any] = {
+        "grid": (4, 4), "theta": 1e4, "unrotated": 5, "scale": 0.3, "rounded": True
+    }  # fmt: skip
+    clean = kernels.rope_key_attention(*given, **options)
+    {"q": q, "k": k, "v": v}[where][1] = np.nan
+
+    y = kernels.rope_key_attention(*given, **options)
+
+    assert np.isnan(y[1]).all()
+    assert np.array_equal(y[[0, 2]], clean[[0, 2]])
 
 
 @KERNELS

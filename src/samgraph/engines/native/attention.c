@@ -11,8 +11,9 @@
                           the rotation is moved to the queries (see there); with rounded
                           operands in attention_bf16.h
 
-   The file includes itself once per instruction set; the widest that the processor has is
-   chosen by the caller. A query whose keys are all masked by -inf takes the mean of their values.
+   The file includes itself once per instruction set: AVX-512, AVX2, NEON and what the compiler
+   takes for granted. The caller chooses, after `sg_best`. A query whose keys are all masked by
+   -inf takes the mean of their values, where operands are not rounded.
    Exported functions return 0, or -1 where memory ran out. */
 
 #ifndef SG_INSIDE
@@ -193,6 +194,17 @@ static inline int64_t sg_most(int64_t a, int64_t b) { return a > b ? a : b; }
 #undef LANES
 #undef ROWS
 #undef TARGET
+
+#elif defined(__aarch64__)
+#define ISA neon
+#define LANES 4
+#define ROWS 8 /* there are 32 registers */
+#define TARGET
+#include "attention.c"
+#undef ISA
+#undef LANES
+#undef ROWS
+#undef TARGET
 #endif
 
 #define ISA plain
@@ -201,8 +213,18 @@ static inline int64_t sg_most(int64_t a, int64_t b) { return a > b ? a : b; }
 #define TARGET
 #include "attention.c"
 
-/* The instruction sets, the widest first, as `sg_attention_run` takes them. */
-enum { SG_BF16 = 3, SG_AVX512 = 2, SG_AVX2 = 1, SG_PLAIN = 0 };
+/* The instruction sets: of a processor of ours, or of one of ARM's. */
+enum { SG_PLAIN = 0, SG_NEON = 1, SG_AVX2 = 1, SG_AVX512 = 2, SG_BF16 = 3 };
+
+/* What a set is called. */
+SG_EXPORT const char *sg_name(int set) {
+#if defined(__aarch64__)
+    return set == SG_NEON ? "neon" : "plain";
+#else
+    static const char *const names[] = {"plain", "avx2", "avx512", "avx512_bf16"};
+    return names[set];
+#endif
+}
 
 #if defined(__x86_64__)
 static uint64_t sg_saved_registers(void) {
@@ -224,19 +246,25 @@ static int sg_widest(void) {
     if ((b & avx512) != avx512 || (saved & 0xe0) != 0xe0) return SG_AVX2;
     int has_vnni = (c & 1 << 11) != 0;
     return has_vnni && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5) ? SG_BF16 : SG_AVX512;
+#elif defined(__aarch64__)
+    return SG_NEON;
 #else
     return SG_PLAIN;
 #endif
 }
 
+#if defined(__x86_64__)
 /* Whether a child process survives the instructions of a set; some machines announce what they
    then refuse. 1 where there are no child processes: what the processor says is taken then. */
 static int sg_survives(int set);
+#endif
 
 /* The widest set that can be used. */
 SG_EXPORT int sg_best(void) {
     int set = sg_widest();
+#if defined(__x86_64__)
     while (set > SG_PLAIN && !sg_survives(set)) set--;
+#endif
     return set;
 }
 
@@ -244,6 +272,8 @@ SG_EXPORT int sg_attention(const struct sg_attention *job, int set, int threads)
 #if defined(__x86_64__)
     if (set >= SG_AVX512) return attention_avx512(job, threads);
     if (set == SG_AVX2) return attention_avx2(job, threads);
+#elif defined(__aarch64__)
+    if (set == SG_NEON) return attention_neon(job, threads);
 #endif
     return attention_plain(job, threads);
 }
@@ -253,10 +283,13 @@ SG_EXPORT int sg_memory_attention(const struct sg_memory *job, int set, int thre
     if (set == SG_BF16 && job->rounded && job->channels <= MOST_CHANNELS) return low_memory(job, threads);
     if (set >= SG_AVX512) return memory_avx512(job, threads);
     if (set == SG_AVX2) return memory_avx2(job, threads);
+#elif defined(__aarch64__)
+    if (set == SG_NEON) return memory_neon(job, threads);
 #endif
     return memory_plain(job, threads);
 }
 
+#if defined(__x86_64__)
 static int sg_survives(int set) {
 #if defined(_WIN32)
     (void)set;
@@ -283,6 +316,7 @@ static int sg_survives(int set) {
     return status == 0;
 #endif
 }
+#endif
 
 #else /* ---------------------------------------------------- once for each instruction set */
 
