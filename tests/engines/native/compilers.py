@@ -1,7 +1,7 @@
 """C compilers for tests of `attention.c`; what is missing skips a test."""
 
 import importlib.util
-import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -11,6 +11,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parents[2] / "src" / "samgraph" / "engines" / "native"
+TILES = ('-DSG_TILES="tiles.h"', f"-I{HERE}")  # the instructions of AMX in C
 FLAGS = ("-std=gnu11", "-pthread", f"-I{SOURCES}")
 
 
@@ -32,7 +33,7 @@ def zig_for(target: str) -> list[str]:
 
 def qemu_for(machine: str) -> str:
     """The emulator that runs a program of another processor."""
-    if os.uname().sysname == "Linux":
+    if platform.system() == "Linux":
         for name in (f"qemu-{machine}-static", f"qemu-{machine}"):
             found = shutil.which(name)
             if found:

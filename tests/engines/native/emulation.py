@@ -1,4 +1,4 @@
-"""Kernels for instructions that this machine lacks: NEON in QEMU."""
+"""Kernels for instructions that this machine lacks: AMX in C, NEON in QEMU."""
 
 import ctypes
 import subprocess
@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
-from samgraph.engines.native import Kernels
-from tests.engines.native.compilers import HERE, compile_c, qemu_for, zig_for
+from samgraph.engines.native import Kernels, find_kernels
+from samgraph.engines.native.library import load_kernels
+from tests.engines.native.compilers import (
+    HERE,
+    SOURCES,
+    TILES,
+    compile_c,
+    own_compiler,
+    qemu_for,
+    zig_for,
+)
 
 NEON = 1  # of the sets in attention.c
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []  # until the tests end
@@ -20,6 +30,30 @@ def folder() -> Path:
     """A new folder for the rest of the session."""
     _KEPT.append(tempfile.TemporaryDirectory(prefix="samgraph-native-"))
     return Path(_KEPT[-1].name)
+
+
+def needs_avx512_bf16() -> None:
+    """Only the tiles of AMX are emulated; the rest of that path is AVX-512."""
+    found = find_kernels()
+    if found is None or "bf16" not in found.instructions:
+        pytest.skip("this processor has no AVX-512 with bf16")
+
+
+def library_with_tiles(*options: str) -> Path:
+    """`attention.c` with the instructions of AMX in C."""
+    needs_avx512_bf16()
+    library = folder() / "tiles.lib"
+    flags = ("-O2", "-fPIC", "-shared", *TILES, *options)
+    compile_c(own_compiler(), *flags, str(SOURCES / "attention.c"), "-o", str(library))
+    return library
+
+
+@cache
+def tiles_in_c() -> Kernels:
+    """The kernels for AMX."""
+    kernels = load_kernels(library_with_tiles())[-1]
+    assert kernels.instructions == "amx_bf16", "the probe found an error"
+    return kernels
 
 
 @cache

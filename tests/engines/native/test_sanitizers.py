@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.native.compilers import HERE, compile_c, own_compiler
+from tests.engines.native.compilers import HERE, TILES, compile_c, own_compiler
+from tests.engines.native.emulation import needs_avx512_bf16
 
 MEMORY, THREADS = "address,undefined", "thread"
 
@@ -41,6 +42,17 @@ def run(program: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
 def test_the_kernels_are_clean(compiler: list[str], sanitizer: str, tmp_path: Path) -> None:
     found = run(build(compiler, tmp_path, sanitizer))
+
+    assert (found.returncode, found.stdout) == (0, "ok\n"), found.stderr[-3000:]
+
+
+@pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
+def test_the_kernels_for_amx_are_clean_in_emulation(
+    compiler: list[str], sanitizer: str, tmp_path: Path
+) -> None:
+    needs_avx512_bf16()
+    options = (*TILES, "-DBEST=SG_AMX", "-DSG_PROBE_SECONDS=100")
+    found = run(build(compiler, tmp_path, sanitizer, *options))
 
     assert (found.returncode, found.stdout) == (0, "ok\n"), found.stderr[-3000:]
 

@@ -153,10 +153,9 @@ LOW_INLINE void low_gather(const int channels, float *out, const __m512 *factor,
 #undef STORE
 }
 
-/* Take `count` keys into the average; their weights replace their scores, in pairs. */
-LOW_TARGET static void low_absorb(struct state_avx512 *state, float *scores, int64_t count,
-                                  const int32_t *v, int64_t E) {
-    __m512 factor[GROUPS];
+/* The weights of `count` keys replace their scores, in pairs; what was summed up is to be multiplied
+   by `factor`. */
+LOW_INLINE void low_weigh(struct state_avx512 *state, float *scores, int64_t count, __m512 *factor) {
     for (int g = 0; g < GROUPS; g++) {
         __m512 most = (__m512)state->most[g], sum = _mm512_setzero_ps();
         for (int64_t i = 0; i < count; i++)
@@ -173,6 +172,13 @@ LOW_TARGET static void low_absorb(struct state_avx512 *state, float *scores, int
         state->most[g] = (vf_avx512)most;
         state->sum[g] = state->sum[g] * (vf_avx512)factor[g] + (vf_avx512)sum;
     }
+}
+
+/* Take `count` keys into the average. */
+LOW_TARGET static void low_absorb(struct state_avx512 *state, float *scores, int64_t count,
+                                  const int32_t *v, int64_t E) {
+    __m512 factor[GROUPS];
+    low_weigh(state, scores, count, factor);
     int64_t c = 0, pairs = low_even(count) / 2;
     for (; c + LOW_ROWS <= E; c += LOW_ROWS)
         low_gather(LOW_ROWS, state->values + c * LOW_BLOCK, factor, v + c, E, scores, pairs);
