@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from samgraph.engines.native import Kernels
 from samgraph.graph.registry import find_op
 from samgraph.graph.types import Array
-from tests.engines.native.kernels import every_set, needs_kernels
+from tests.engines.native.kernels import KERNELS, ROUNDING, needs_kernels
 from tests.tolerances import NATIVE_ATTENTION, NATIVE_ATTENTION_BF16
 
 pytestmark = needs_kernels
-KERNELS = pytest.mark.parametrize("kernels", every_set(), ids=lambda k: k.instructions)
 SMALL = st.integers(1, 6)
 
 
@@ -146,6 +145,31 @@ def test_rounded_operands_change_little(
 
 
 @KERNELS
+@pytest.mark.parametrize(
+    ("frames", "grid", "pooled_frames"),
+    [(7, (2, 40), 3), (20, (3, 9), 0), (130, (2, 2), 17), (1, (1, 150), 0), (0, (2, 2), 0)],
+)
+def test_rounded_operands_of_long_rows_and_many_frames(
+    kernels: Kernels, frames: int, grid: tuple[int, int], pooled_frames: int
+) -> None:
+    N, T, D, C, E, plain = 2, 50, 32, 64, 64, 140
+    pooled = pooled_frames * grid[0] * grid[1] // 4
+    S = pooled + frames * grid[0] * grid[1] + plain
+    q, k, v = drawn(1, N, T, D), drawn(2, N, S, C), drawn(3, N, S, E)
+    weight, bias, mask = drawn(4, D, C) * C**-0.5, drawn(5, D), drawn(6, S)
+    mask[mask > 1] = -np.inf
+    options: dict[str, Any] = {
+        "grid": grid, "theta": 1e4, "unrotated": plain, "scale": D**-0.5, "pooled": pooled
+    }  # fmt: skip
+
+    given = (q, k, v, weight, bias, mask)
+    y = kernels.rope_key_attention(*given, **options, rounded=True, threads=2)
+
+    expected = reference("rope_key_attention", *given, **options)
+    np.testing.assert_allclose(y, expected, atol=NATIVE_ATTENTION_BF16 * np.abs(v).max())
+
+
+@KERNELS
 def test_only_a_processor_with_bf16_rounds(kernels: Kernels) -> None:
     arrays = (drawn(1, 1, 3, 8), drawn(2, 1, 18, 5), drawn(3, 1, 18, 4), drawn(4, 8, 5))
     options: dict[str, Any] = {"grid": (4, 4), "theta": 1e4, "unrotated": 2, "scale": 0.3}
@@ -155,7 +179,7 @@ def test_only_a_processor_with_bf16_rounds(kernels: Kernels) -> None:
         for flag in (False, True)
     )
 
-    assert np.array_equal(exact, rounded) == (kernels.instructions != "avx512_bf16")
+    assert np.array_equal(exact, rounded) == (kernels.instructions not in ROUNDING)
 
 
 @KERNELS
@@ -179,6 +203,23 @@ def test_nan_in_a_memory_is_not_lost(kernels: Kernels, where: str) -> None:
     y = kernels.rope_key_attention(*given, **options)
 
     assert np.isnan(y[0, 2]).any()
+
+
+@KERNELS
+@pytest.mark.parametrize("where", ["q", "k", "v"])
+def test_nan_of_one_object_stays_there(kernels: Kernels, where: str) -> None:
+    q, k, v = arrays = drawn(1, 3, 50, 8), drawn(2, 3, 53, 5), drawn(3, 3, 53, 4)
+    given = (*arrays, drawn(4, 8, 5), drawn(5, 8))
+    options: dict[str, Any] = {
+        "grid": (4, 4), "theta": 1e4, "unrotated": 5, "scale": 0.3, "rounded": True
+    }  # fmt: skip
+    clean = kernels.rope_key_attention(*given, **options)
+    {"q": q, "k": k, "v": v}[where][1] = np.nan
+
+    y = kernels.rope_key_attention(*given, **options)
+
+    assert np.isnan(y[1]).all()
+    assert np.array_equal(y[[0, 2]], clean[[0, 2]])
 
 
 @KERNELS

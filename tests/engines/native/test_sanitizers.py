@@ -7,33 +7,27 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-SOURCES = HERE.parents[2] / "src" / "samgraph" / "engines" / "native"
+from tests.engines.native.compilers import HERE, TILES, compile_c, own_compiler
+from tests.engines.native.emulation import needs_avx512_bf16
+
 MEMORY, THREADS = "address,undefined", "thread"
 
 
 @pytest.fixture(scope="module")
-def compiler() -> str:
+def compiler() -> list[str]:
     """A C compiler."""
-    for name in ("cc", "gcc", "clang"):
-        found = shutil.which(name)
-        if found:
-            return found
-    pytest.skip("there is no C compiler here")
+    return own_compiler()
 
 
-def build(compiler: str, folder: Path, sanitizer: str, *options: str) -> Path:
+def build(compiler: list[str], folder: Path, sanitizer: str, *options: str) -> Path:
     """The driver, instrumented; skips where the compiler has no such sanitizer."""
     program, empty = folder / "sanitized", folder / "empty.c"
-    flags = ["-O1", "-g", "-std=gnu11", "-pthread", f"-fsanitize={sanitizer}"]
-    flags += ["-fno-sanitize-recover=all"]
+    flags = ["-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", *options]
     empty.write_text("int main(void) { return 0; }\n")
-    for source, more in ((empty, []), (HERE / "sanitized.c", ["-I", str(SOURCES), "-lm"])):
-        command = [compiler, *flags, *options, str(source), "-o", str(program), *more]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        if source == empty and made.returncode:
-            pytest.skip(f"the compiler has no -fsanitize={sanitizer}")
-        assert made.returncode == 0, made.stderr[-2000:]
+    command = [*compiler, *flags, str(empty), "-o", str(program)]
+    if subprocess.run(command, capture_output=True, timeout=240, check=False).returncode:
+        pytest.skip(f"the compiler has no -fsanitize={sanitizer}")
+    compile_c(compiler, *flags, str(HERE / "sanitized.c"), "-o", str(program), "-lm")
     return program
 
 
@@ -46,8 +40,19 @@ def run(program: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
-def test_the_kernels_are_clean(compiler: str, sanitizer: str, tmp_path: Path) -> None:
+def test_the_kernels_are_clean(compiler: list[str], sanitizer: str, tmp_path: Path) -> None:
     found = run(build(compiler, tmp_path, sanitizer))
+
+    assert (found.returncode, found.stdout) == (0, "ok\n"), found.stderr[-3000:]
+
+
+@pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
+def test_the_kernels_for_amx_are_clean_in_emulation(
+    compiler: list[str], sanitizer: str, tmp_path: Path
+) -> None:
+    needs_avx512_bf16()
+    options = (*TILES, "-DBEST=SG_AMX", "-DSG_PROBE_SECONDS=100")
+    found = run(build(compiler, tmp_path, sanitizer, *options))
 
     assert (found.returncode, found.stdout) == (0, "ok\n"), found.stderr[-3000:]
 
@@ -60,7 +65,7 @@ def test_the_kernels_are_clean(compiler: str, sanitizer: str, tmp_path: Path) ->
     ],
 )
 def test_a_planted_fault_is_reported(
-    compiler: str, sanitizer: str, fault: str, report: str, tmp_path: Path
+    compiler: list[str], sanitizer: str, fault: str, report: str, tmp_path: Path
 ) -> None:
     found = run(build(compiler, tmp_path, sanitizer, fault))
 

@@ -9,26 +9,21 @@
      sg_attention         any lengths and widths, several heads, an additive mask
      sg_memory_attention  keys that are a narrow memory, projected and rotated by axial RoPE:
                           the rotation is moved to the queries (see there); with rounded
-                          operands in attention_bf16.h
+                          operands in attention_bf16.h and attention_amx.h
 
-   The file includes itself once per instruction set; the widest that the processor has is
-   chosen by the caller. A query whose keys are all masked by -inf takes the mean of their values.
+   The file includes itself once per instruction set: AVX-512, AVX2, NEON and what the compiler
+   takes for granted. The caller chooses, after `sg_best`. A query whose keys are all masked by
+   -inf takes the mean of their values, where operands are not rounded.
    Exported functions return 0, or -1 where memory ran out. */
 
 #ifndef SG_INSIDE
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#if !defined(_WIN32)
-#include <sys/wait.h>
-#include <unistd.h>
-#endif
 
 #if defined(_WIN32)
 #define SG_EXPORT __declspec(dllexport)
@@ -183,11 +178,27 @@ static inline int64_t sg_most(int64_t a, int64_t b) { return a > b ? a : b; }
 #undef ROWS
 #undef TARGET
 #include "attention_bf16.h"
+/* Tiles need Linux, which must be asked for them; SG_NO_AMX is for assemblers that do not know them. */
+#if defined(__linux__) && !defined(SG_NO_AMX) && (__GNUC__ >= 11 || __clang_major__ >= 12)
+#define SG_HAS_AMX
+#include "attention_amx.h"
+#endif
 
 #define ISA avx2
 #define LANES 8
 #define ROWS 4
 #define TARGET __attribute__((target("avx2,fma")))
+#include "attention.c"
+#undef ISA
+#undef LANES
+#undef ROWS
+#undef TARGET
+
+#elif defined(__aarch64__)
+#define ISA neon
+#define LANES 4
+#define ROWS 8 /* there are 32 registers */
+#define TARGET
 #include "attention.c"
 #undef ISA
 #undef LANES
@@ -201,8 +212,18 @@ static inline int64_t sg_most(int64_t a, int64_t b) { return a > b ? a : b; }
 #define TARGET
 #include "attention.c"
 
-/* The instruction sets, the widest first, as `sg_attention_run` takes them. */
-enum { SG_BF16 = 3, SG_AVX512 = 2, SG_AVX2 = 1, SG_PLAIN = 0 };
+/* The instruction sets: of a processor of ours, or of one of ARM's. */
+enum { SG_PLAIN = 0, SG_NEON = 1, SG_AVX2 = 1, SG_AVX512 = 2, SG_BF16 = 3, SG_AMX = 4 };
+
+/* What a set is called. */
+SG_EXPORT const char *sg_name(int set) {
+#if defined(__aarch64__)
+    return set == SG_NEON ? "neon" : "plain";
+#else
+    static const char *const names[] = {"plain", "avx2", "avx512", "avx512_bf16", "amx_bf16"};
+    return names[set];
+#endif
+}
 
 #if defined(__x86_64__)
 static uint64_t sg_saved_registers(void) {
@@ -215,74 +236,56 @@ static uint64_t sg_saved_registers(void) {
 /* What the processor has and the operating system saves. */
 static int sg_widest(void) {
 #if defined(__x86_64__)
-    enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX2 = 1 << 5 };
+    enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX2 = 1 << 5, AMX = 1 << 22 | 1 << 24 }; /* BF16, TILE */
     const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & FMA) == 0 || (c & OSXSAVE) == 0) return SG_PLAIN;
     uint64_t saved = sg_saved_registers();
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & AVX2) == 0 || (saved & 6) != 6) return SG_PLAIN;
     if ((b & avx512) != avx512 || (saved & 0xe0) != 0xe0) return SG_AVX2;
-    int has_vnni = (c & 1 << 11) != 0;
-    return has_vnni && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5) ? SG_BF16 : SG_AVX512;
+    int has_vnni = (c & 1 << 11) != 0, has_amx = (d & AMX) == AMX && (saved & 0x60000) == 0x60000;
+    if (!has_vnni || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & 1 << 5) == 0) return SG_AVX512;
+#if defined(SG_TILES) /* in C, for tests */
+    has_amx = 1;
+#endif
+#if defined(SG_HAS_AMX)
+    if (has_amx) return SG_AMX; /* leaf 0x1d is not asked: on some virtual machines it is empty */
+#endif
+    (void)has_amx;
+    return SG_BF16;
+#elif defined(__aarch64__)
+    return SG_NEON;
 #else
     return SG_PLAIN;
 #endif
-}
-
-/* Whether a child process survives the instructions of a set; some machines announce what they
-   then refuse. 1 where there are no child processes: what the processor says is taken then. */
-static int sg_survives(int set);
-
-/* The widest set that can be used. */
-SG_EXPORT int sg_best(void) {
-    int set = sg_widest();
-    while (set > SG_PLAIN && !sg_survives(set)) set--;
-    return set;
 }
 
 SG_EXPORT int sg_attention(const struct sg_attention *job, int set, int threads) {
 #if defined(__x86_64__)
     if (set >= SG_AVX512) return attention_avx512(job, threads);
     if (set == SG_AVX2) return attention_avx2(job, threads);
+#elif defined(__aarch64__)
+    if (set == SG_NEON) return attention_neon(job, threads);
 #endif
     return attention_plain(job, threads);
 }
 
 SG_EXPORT int sg_memory_attention(const struct sg_memory *job, int set, int threads) {
 #if defined(__x86_64__)
-    if (set == SG_BF16 && job->rounded && job->channels <= MOST_CHANNELS) return low_memory(job, threads);
+    int rounded = job->rounded && job->channels <= MOST_CHANNELS;
+#if defined(SG_HAS_AMX)
+    if (set == SG_AMX && rounded && amx_permitted()) return amx_memory(job, threads);
+#endif
+    if (set >= SG_BF16 && rounded) return low_memory(job, threads);
     if (set >= SG_AVX512) return memory_avx512(job, threads);
     if (set == SG_AVX2) return memory_avx2(job, threads);
+#elif defined(__aarch64__)
+    if (set == SG_NEON) return memory_neon(job, threads);
 #endif
     return memory_plain(job, threads);
 }
 
-static int sg_survives(int set) {
-#if defined(_WIN32)
-    (void)set;
-    return 1;
-#else
-    pid_t child = fork();
-    if (child < 0) return 1;
-    if (child == 0) { /* two equal keys: the average of the values 1 and 2 */
-        float q[4] = {1, 2, 3, 4}, k[8] = {1, 1, 1, 1, 1, 1, 1, 1}, v[2] = {1, 2}, out = 0;
-        struct sg_attention job = {.q = q, .k = k, .v = v, .out = &out, .batch = 1, .heads = 1,
-                                   .queries = 1, .keys = 2, .width = 4, .value_width = 1, .scale = 1};
-        float weight[4] = {1, 1, 1, 1}, bias[4] = {0}, angles[2] = {0};
-        struct sg_memory memory = {.q = q, .k = k, .v = v, .weight = weight, .bias = bias, .out = &out,
-                                   .centres = {angles, angles}, .batch = 1, .queries = 1, .plain = 2,
-                                   .width = 4, .channels = 1, .value_width = 1, .scale = 1, .rounded = 1};
-        memory.parts[1] = (struct sg_frames){0, 1, 1, {angles, angles, angles, angles}};
-        signal(SIGILL, SIG_DFL);
-        int status = set == SG_BF16 ? sg_memory_attention(&memory, set, 1) : sg_attention(&job, set, 1);
-        _exit(status != 0 || out < 1.49f || out > 1.51f);
-    }
-    int status = 1;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return 1;
-    return status == 0;
-#endif
-}
+#include "attention_probe.h"
 
 #else /* ---------------------------------------------------- once for each instruction set */
 

@@ -153,10 +153,9 @@ LOW_INLINE void low_gather(const int channels, float *out, const __m512 *factor,
 #undef STORE
 }
 
-/* Take `count` keys into the average; their weights replace their scores, in pairs. */
-LOW_TARGET static void low_absorb(struct state_avx512 *state, float *scores, int64_t count,
-                                  const int32_t *v, int64_t E) {
-    __m512 factor[GROUPS];
+/* The weights of `count` keys replace their scores, in pairs; what was summed up is to be multiplied
+   by `factor`. */
+LOW_INLINE void low_weigh(struct state_avx512 *state, float *scores, int64_t count, __m512 *factor) {
     for (int g = 0; g < GROUPS; g++) {
         __m512 most = (__m512)state->most[g], sum = _mm512_setzero_ps();
         for (int64_t i = 0; i < count; i++)
@@ -173,6 +172,13 @@ LOW_TARGET static void low_absorb(struct state_avx512 *state, float *scores, int
         state->most[g] = (vf_avx512)most;
         state->sum[g] = state->sum[g] * (vf_avx512)factor[g] + (vf_avx512)sum;
     }
+}
+
+/* Take `count` keys into the average. */
+LOW_TARGET static void low_absorb(struct state_avx512 *state, float *scores, int64_t count,
+                                  const int32_t *v, int64_t E) {
+    __m512 factor[GROUPS];
+    low_weigh(state, scores, count, factor);
     int64_t c = 0, pairs = low_even(count) / 2;
     for (; c + LOW_ROWS <= E; c += LOW_ROWS)
         low_gather(LOW_ROWS, state->values + c * LOW_BLOCK, factor, v + c, E, scores, pairs);
@@ -234,10 +240,11 @@ LOW_TARGET static void low_cells(float *scores, const int32_t *m, const float *s
 #undef LOW_CELL
 }
 
-/* Scratch, in floats: what the plain form needs, and the last channels of u and v by themselves. */
+/* Scratch, in floats: what the plain form needs, the last channels of u and v by themselves, and scores:
+   a block is two cells at least. */
 struct low_layout {
     struct layout_avx512 at;
-    int64_t starts[2], units, total;
+    int64_t starts[2], units, scores, total;
 };
 
 static struct low_layout low_lay_out(const struct sg_memory *job) {
@@ -247,7 +254,9 @@ static struct low_layout low_lay_out(const struct sg_memory *job) {
     found.starts[0] = found.at.total;
     found.starts[1] = found.starts[0] + columns * LOW_BLOCK;
     found.units = found.starts[1] + rows * LOW_BLOCK;
-    found.total = found.units + LOW_BLOCK;
+    found.scores = found.units + LOW_BLOCK;
+    int64_t frames = sg_most(job->parts[0].frames, job->parts[1].frames);
+    found.total = found.scores + sg_most(KEYS, 2 * frames) * LOW_BLOCK;
     return found;
 }
 
@@ -284,7 +293,7 @@ LOW_TARGET static void low_absorb_frames(struct state_avx512 *state, const struc
     const struct sg_memory *job = &given->job;
     const struct layout_avx512 *at = &where->at;
     int64_t C = job->channels, E = job->value_width, F = part->frames, pairs = given->pairs;
-    float *scores = base + at->scores, *units = base + where->units;
+    float *scores = base + where->scores, *units = base + where->units;
     float *columns = base + at->columns, *rows = base + at->rows;
     spread_avx512(columns, job, part, base + at->queries, 0, base + at->rest);
     spread_avx512(rows, job, part, base + at->queries, 1, base + at->rest);
@@ -315,11 +324,11 @@ LOW_TARGET static void low_absorb_frames(struct state_avx512 *state, const struc
 
 /* The unrotated tokens: scores in float32, as there are few. */
 LOW_TARGET static void low_absorb_plain(struct state_avx512 *state, const struct low_memory *given, int64_t n,
-                                        int64_t key, float *base, const struct layout_avx512 *at) {
+                                        int64_t key, float *base, const struct low_layout *where) {
     const struct sg_memory *job = &given->job;
     int64_t C = job->channels, E = job->value_width, tokens = sg_keys(job), source = tokens - job->plain;
-    float *w = base + at->rest, *scores = base + at->scores;
-    project_avx512(w, job, base + at->queries);
+    float *w = base + where->at.rest, *scores = base + where->scores;
+    project_avx512(w, job, base + where->at.queries);
     for (int64_t i = 0; i < job->plain; i += KEYS) {
         int64_t count = sg_least(KEYS, job->plain - i);
         scores_avx512(scores, job->k + (n * tokens + source + i) * C, C, count, w, C, w + C * LOW_BLOCK);
@@ -342,7 +351,7 @@ LOW_TARGET static int low_recall(const void *given, int64_t task, void *scratch)
     begin_avx512(&state, base + where.at.values, E);
     for (int p = 0; p < 2; key += low_tokens(&job->parts[p]), p++)
         if (job->parts[p].frames) low_absorb_frames(&state, memory, n, key, &job->parts[p], base, &where);
-    if (job->plain) low_absorb_plain(&state, memory, n, key, base, &where.at);
+    if (job->plain) low_absorb_plain(&state, memory, n, key, base, &where);
     store_avx512(job->out + (n * job->queries + first) * E, E, lanes, &state, E);
     return 0;
 }

@@ -14,7 +14,6 @@ from samgraph.graph.types import Array
 
 NAME = "_attention.lib"  # next to this file; the same on every system, found by path alone
 VERSION = 3  # of what the kernels compute; part of the key of cached graphs
-_SETS = ("plain", "avx2", "avx512", "avx512_bf16")
 _ROWS = partial(np.ascontiguousarray, dtype=np.float32)
 
 _Floats = ctypes.c_void_p
@@ -148,11 +147,17 @@ def find_kernels() -> Kernels | None:
     if not path.is_file():
         return None
     try:
-        library = ctypes.CDLL(str(path))
-        found = int(library.sg_best())
-        return Kernels(library, _SETS[found], found)
-    except (OSError, AttributeError, IndexError):  # built for another system, or an older one
+        return load_kernels(path)[-1]
+    except (OSError, AttributeError):  # built for another system, or an older one
         return None
+
+
+def load_kernels(path: Path) -> list[Kernels]:
+    """The kernels in a library for each set of instructions that works here, the widest last."""
+    library = ctypes.CDLL(str(path))
+    library.sg_name.restype = ctypes.c_char_p
+    sets = range(library.sg_best() + 1)
+    return [Kernels(library, library.sg_name(i).decode(), i) for i in sets]
 
 
 @dataclass(frozen=True)
