@@ -6,19 +6,18 @@ Shapes: n pictures, G masks of a picture, Q points asked about.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn import functional
 
-from samgraph.engines.torch import Evaluator
+from samgraph.engines.protocol import Precision
 from samgraph.graph import Array
 from samgraph.models.sam2 import graphs
-from samgraph.models.sam2.config import CONFIGS, Sam2Config
-from samgraph.runtime import CompileOptions, Session
+from samgraph.models.sam2.config import CONFIGS
 from training.data import SIDE, Clips, Prompt, Track
+from training.fixed import evaluator
 from training.prompting import ABSENT
 from training.scenes import MASK, Scenes, normalised
 from training.solids import Solids
@@ -42,8 +41,9 @@ class Teacher:
             name: torch.from_numpy(array).float().to(device) for name, array in weights.items()
         }
         self.config = CONFIG.at_size(size)
-        self._encode = _encoder(self.config, weights, device)
-        self._decode = Evaluator(graphs.decode(self.config), "fp32")
+        half: Precision = "bf16" if device == "cuda" else "fp32"
+        self._encode = evaluator(graphs.image_encoder(self.config), weights, device, half)
+        self._decode = evaluator(graphs.decode(self.config), weights, device)
 
     def encode(self, images: torch.Tensor) -> Tensors:
         """Bytes [n, 3, SIDE, SIDE] -> embedding, fine_0, fine_1."""
@@ -105,23 +105,6 @@ class Teacher:
         order = chosen.topk(min(KEPT, 3 * Q), 1)
         picked = logits.gather(1, order.indices[:, :, None, None].expand(-1, -1, MASK, MASK))
         return torch.sigmoid(STEEP * picked) * (order.values > 0)[:, :, None, None]
-
-
-def _encoder(
-    config: Sam2Config, weights: Mapping[str, Array], device: str
-) -> Callable[[Tensors], Tensors]:
-    """The image encoder: on a CPU compiled as it is served, four times as fast as op by op."""
-    graph = graphs.image_encoder(config)
-    if device == "cuda":
-        return Evaluator(graph, "bf16")
-    own = {value.name: np.asarray(weights[value.name], np.float32) for value in graph.params}
-    compiled = Session("cpu", CompileOptions()).compile(graph, own)
-
-    def encode(given: Tensors) -> Tensors:
-        found = compiled.run_numpy({"image": given["image"].numpy()})
-        return {name: torch.from_numpy(np.array(value)) for name, value in found.items()}
-
-    return encode
 
 
 def _apart(masks: torch.Tensor, good: torch.Tensor) -> torch.Tensor:

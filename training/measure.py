@@ -1,17 +1,19 @@
 """How good a student is on what it never saw, next to its teacher on the same prompts.
 
-    python -m training.measure DATA MODEL.safetensors
+    python -m training.measure DATA MODEL.safetensors [--only seen,exact]
 
-Quick figures at 128 x 128, to steer by. What the model card says of pets and clips comes from
+Quick figures at 256 x 256, to steer by. What the model card says of pets and clips comes from
 `samgraph eval`; how like the teacher the model is, from here. Every stage of training ends so too.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import torch
 from safetensors.numpy import load_file
+from torch.nn import functional
 
 from samgraph.models.nano.config import NANO
 from training import data
@@ -22,10 +24,13 @@ from training.losses import overlap
 from training.manifest import check
 from training.prompting import Prompter
 from training.scenes import MASK, normalised
+from training.solids import Solids
 from training.student import Student, Tensors
 from training.tracking import FirstPrompt, follow
 
 CLICKS = 5
+PARTS = ("seen", "clips", "exact", "pets")
+UNSEEN = 10_000_000  # the seed of scenes that are only measured on
 # image bytes -> a function from points, labels, previous logits, multimask to logits [N, 1, h, w]
 Answer = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None, bool], torch.Tensor]
 Asked = Callable[[torch.Tensor], Answer]
@@ -150,18 +155,64 @@ def pets(photos: Photos, count: int, device: str) -> tuple[torch.Tensor, torch.T
     return photos.images[:count].to(device), masks.to(device)
 
 
+def exact(asked: Asked, pictures: torch.Tensor, masks: torch.Tensor) -> dict[str, float]:
+    """Mean IoU and boundary IoU, by box, against exact masks: coverage uint8 [n, MASK, MASK]."""
+    prompter, sums = Prompter(str(pictures.device), 0), torch.zeros(2)
+    for image, mask in zip(pictures.split(8), masks.split(8), strict=True):
+        target = mask.float() / 255
+        two = torch.tensor([[2, 3]], device=image.device).expand(len(image), 2).contiguous()
+        found = asked(image)(prompter.box(target, rough=0.0), two, None, False)
+        sums[0] += overlap(found, target).sum().cpu()
+        sums[1] += boundary_overlap(found, target).sum().cpu()
+    whole, edge = (sums / len(pictures)).tolist()
+    return {"IoU": whole, "boundary IoU": edge}
+
+
+def boundary_overlap(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Boundary IoU (Cheng et al. 2021): the IoU within 2 % of the diagonal of the edges: [N, M]."""
+    reach = round(0.02 * math.hypot(*target.shape[1:]))
+
+    def rim(mask: torch.Tensor) -> torch.Tensor:
+        padded = functional.pad(1 - mask.float(), (1, 1, 1, 1), value=1.0)
+        outside = functional.max_pool2d(padded, 2 * reach + 1, 1, reach)[..., 1:-1, 1:-1]
+        return mask & (outside > 0)
+
+    found, wanted = rim(logits > 0), rim(target[:, None] > 0.5)
+    union = (found | wanted).sum((2, 3)).float()
+    return (found & wanted).sum((2, 3)).float() / union.clamp(min=1)
+
+
+def drawn_solids(photos: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A whole thing of each of some scenes that no training drew, with its exact mask."""
+    solids = Solids(str(photos.device), UNSEEN, photos)
+    images, chains = solids.nested(count, SIDE, MASK)
+    wholes = chains[:, :, 2]
+    area = wholes.float().mean((2, 3)) / 255
+    most = (area * (area < 0.5)).argmax(1)
+    chosen = wholes[torch.arange(len(wholes), device=wholes.device), most]
+    known = chosen.flatten(1).amax(1) > 0
+    return images[known], chosen[known]
+
+
 def report(
-    student: Student, teacher: Teacher, folder: Path
+    student: Student, teacher: Teacher, folder: Path, only: Collection[str] = PARTS
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Figures on what was held out, by name. No gradients are wanted here."""
     device, asked = student.device, of_student(student)
     held_out = data.read_clips(folder, split="held-out")
-    seen = seen_by_teacher(teacher, held_out.images[::12].to(device))
-    yield "as the teacher, clips", images(asked, *seen)
-    yield "held-out clips", clips(student, held_out, teacher)
-    pictures, masks = pets(data.read_pets(folder, held_out=True), 256, device)
-    yield "held-out pets", images(asked, pictures, masks)
-    yield "teacher, pets", images(of_teacher(teacher), pictures, masks)
+    if "seen" in only:
+        seen = seen_by_teacher(teacher, held_out.images[::12].to(device))
+        yield "as the teacher, clips", images(asked, *seen)
+    if "clips" in only:
+        yield "held-out clips", clips(student, held_out, teacher)
+    if "exact" in only:
+        solids = drawn_solids(held_out.images[::12].to(device), 64)
+        yield "solids", exact(asked, *solids)
+        yield "teacher, solids", exact(of_teacher(teacher), *solids)
+    if "pets" in only:
+        pictures, masks = pets(data.read_pets(folder, held_out=True), 256, device)
+        yield "held-out pets", images(asked, pictures, masks)
+        yield "teacher, pets", images(of_teacher(teacher), pictures, masks)
 
 
 def main() -> None:
@@ -169,13 +220,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("model", type=Path)
+    parser.add_argument("--only", default=",".join(PARTS), help="some of %(default)s")
     given = parser.parse_args()
+    only = given.only.split(",")
+    if unknown := sorted(set(only) - set(PARTS)):
+        parser.error(f"--only knows {', '.join(PARTS)}, not {', '.join(unknown)}")
     check(given.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     student = Student(NANO, read_exported(given.model), device)
     teacher = Teacher(load_file(given.data / FILE), device)
     with torch.no_grad():
-        for name, figures in report(student, teacher, given.data):
+        for name, figures in report(student, teacher, given.data, only):
             print(name, {key: round(value, 3) for key, value in figures.items()}, flush=True)  # noqa: T201
 
 

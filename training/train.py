@@ -73,8 +73,6 @@ SOLID_FILMS = Clip(batch=6, frames=16, objects=6)  # beside the real ones
 _NEW = ("sam_mask_decoder.conv_", "sam_mask_decoder.refinement")
 _MEMORY = ("memory_", "maskmem", "no_", "obj_ptr", "mask_downsample")
 _TRUNK = "image_encoder.trunk."
-_FINEST = ("sam_mask_decoder.conv_finest", "sam_mask_decoder.refinement")
-_ENLARGES = tuple(f"sam_mask_decoder.{part}" for part in ("conv_", "output_", "iou_prediction"))
 _STILL = {_TRUNK + name: 0.0 for name in ("patch_embed", "layers.0.")}  # half the time, for little
 STAGES = {
     "masks": Stage(
@@ -103,19 +101,6 @@ STAGES = {
         fresh=16,
         every=8,
         clips=(Clip(batch=8, frames=7, objects=3),),
-    ),
-    "edges": Stage(
-        steps=2000,
-        batch=4,
-        rates={
-            **dict.fromkeys(_FINEST, 1e-3),
-            **dict.fromkeys(_ENLARGES, 2e-4),
-            "": 0.0,
-        },
-        warm_up=20,
-        fresh=4,
-        every=4,
-        pool=1200,
     ),
 }
 SMALL = Stage(

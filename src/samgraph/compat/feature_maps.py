@@ -14,8 +14,10 @@ _LAST = "embedding"
 
 
 def maps_of(core: SegmentationModel, features: Sequence[Features]) -> tuple[Tensor, ...]:
-    """The maps of images, joined, on the host: of SAM 2 [B, C/8, L, L], [B, C/4, L/2, L/2] and
-    [B, C, E, E]; some models have more, or the last alone."""
+    """The maps of images, joined, on the host; some models have one more, or the last alone.
+
+    Of SAM 2 [B, C/8, L, L], [B, C/4, L/2, L/2] and [B, C, E, E].
+    """
     found = []
     for name in _names(core):
         joined = core.buffers.concat([one.maps[name] for one in features])
