@@ -8,6 +8,7 @@ must help, or must not matter, at a millisecond per frame.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +94,10 @@ class ColourModel:
     def feature_shapes(self) -> dict[str, tuple[int, ...]]:
         """The pixels themselves."""
         return {"pixels": (1, 3, SIDE, SIDE)}
+
+    def compiling_for_prompts(self) -> AbstractContextManager[None]:
+        """Nothing is compiled."""
+        return nullcontext()
 
     def encode(self, image: Any) -> Features:
         """The pixels themselves."""

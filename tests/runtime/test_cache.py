@@ -1,5 +1,6 @@
 """Compiled graphs on disk: the same bits, and at worst a warning and a new compilation."""
 
+import mmap
 import os
 import stat
 import struct
@@ -7,7 +8,7 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from samgraph.errors import OptionError, SamgraphWarning
 from samgraph.runtime import CompileOptions, GraphCache, Profile, Session, default_cache_dir
 from samgraph.runtime import cache as cache_module
 from samgraph.runtime.cache import cache_key
+from samgraph.runtime.hashing import PIECE
 from tests.runtime.graphs import mlp
 
 X = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
@@ -402,3 +404,48 @@ def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
 
     assert not old.exists()
     assert new.exists()  # it may be in the making
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files are read there")
+def test_an_entry_is_mapped_and_outlives_its_file(tmp_path: Path) -> None:
+    first = run(tmp_path)
+    (path,) = files(tmp_path)
+    before = path.read_bytes()
+    graph, weights = mlp()
+    settings = CompileOptions(cache_dir=tmp_path, threads=1)
+    restored = Session("cpu", settings).compile(graph, weights)
+    content = GraphCache(tmp_path).load(path.stem)
+    assert content is not None
+    assert isinstance(content.obj, mmap.mmap)
+
+    content[:4] = b"mine"  # what is written stays in this process
+
+    assert path.read_bytes() == before
+    path.unlink()
+    assert restored.run_numpy(x=X)["y"].tobytes() == first
+
+
+def test_a_file_that_becomes_shorter_while_it_is_opened_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(tmp_path)
+
+    def shorter(file: object, length: int) -> NoReturn:
+        raise ValueError("mmap length is greater than file size")
+
+    monkeypatch.setattr(cache_module, "_map", shorter)
+
+    with pytest.warns(SamgraphWarning, match="is damaged; compiling anew"):
+        assert run(tmp_path) == first
+
+
+def test_a_change_behind_the_first_piece_of_an_entry_is_found(tmp_path: Path) -> None:
+    cache = GraphCache(tmp_path)
+    cache.store("key", bytes(2 * PIECE + 1))
+    (path,) = files(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+    with pytest.warns(SamgraphWarning, match="is damaged"):
+        assert cache.load("key") is None

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
@@ -11,7 +12,8 @@ from samgraph.engines import protocol as protocol_module
 from samgraph.engines.protocol import Listing
 from samgraph.errors import EngineError, OptionError
 from samgraph.runtime import CompileOptions, Session
-from samgraph.runtime.devices import devices_here
+from samgraph.runtime import devices as devices_module
+from samgraph.runtime.devices import devices_here, loading_library
 
 PLAIN = CompileOptions(threads=1, cache=False)
 
@@ -261,3 +263,49 @@ def test_the_driver_is_asked_without_an_error_where_there_is_none(
     for name in ("no-such-library.so", "libm.so.6"):  # the second is no driver
         monkeypatch.setattr(devices, "_DRIVER", {sys.platform: name})
         assert devices._cuda_devices() == 0
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The engines whose library was loaded, on a machine without a GPU."""
+    found: list[str] = []
+
+    def find(name: str) -> SimpleNamespace:
+        found.append(name)
+        return SimpleNamespace(version=lambda: "1", devices=("cpu",))
+
+    monkeypatch.setattr(devices_module, "find_engine", find)
+    monkeypatch.setattr(
+        devices_module, "why_absent", lambda device: None if device.kind == "cpu" else "none"
+    )
+    return found
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", Device("cpu")])
+def test_the_library_of_the_cpu_engine_is_loaded_beside_the_block(
+    device: Any, asked: list[str]
+) -> None:
+    with loading_library(device, PLAIN):
+        pass
+
+    assert asked == ["openvino"]
+
+
+@pytest.mark.parametrize("device", ["cuda", "nonsense", 7])
+def test_no_library_is_loaded_for_another_device_or_none(device: Any, asked: list[str]) -> None:
+    with loading_library(device, PLAIN):
+        pass
+
+    assert asked == []
+
+
+def test_a_library_that_cannot_be_loaded_is_left_to_the_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(name: str) -> NoReturn:
+        raise ImportError(name)
+
+    monkeypatch.setattr(devices_module, "find_engine", refuse)
+
+    with loading_library("cpu", PLAIN):
+        pass

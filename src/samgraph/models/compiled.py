@@ -11,8 +11,9 @@ lost: buffers of the device are copied when they are next read.
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from samgraph.checkpoint import LoadReport
 from samgraph.checkpoint.match import MEMORY
@@ -42,7 +43,11 @@ class CompiledModel:
         device: The device it runs on.
         options: How graphs are compiled.
         traced: Graphs already traced.
+
+    `prompt_graphs` are the graphs that points on an encoded image run.
     """
+
+    prompt_graphs: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -105,6 +110,30 @@ class CompiledModel:
             self.leave_device(full, used)
             return self.compiled(name, for_one=for_one)
         return known[key]
+
+    @contextmanager
+    def compiling_for_prompts(self) -> Iterator[None]:
+        """Compile what points on an image need, in a thread while the block runs, on a CPU.
+
+        So it is ready when the first image has been encoded. On other devices a graph may be
+        recorded meanwhile, which nothing may disturb. What goes wrong is raised where it is run.
+        """
+        names = self.prompt_graphs
+        keys = {f"{name} for one" if name in self._for_one else name for name in names}
+        if self.session.device.kind != "cpu" or keys <= self._compiled.keys():
+            yield
+            return
+        thread = threading.Thread(target=self._compile_quietly, args=(names,))
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+
+    def _compile_quietly(self, names: Iterable[str]) -> None:
+        for name in names:
+            with suppress(Exception):
+                self.compiled(name, for_one=name in self._for_one)
 
     def run(self, name: str, **inputs: Any) -> dict[str, Any]:
         """Run a graph by name: buffers in, buffers out."""

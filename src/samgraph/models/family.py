@@ -9,6 +9,7 @@ tokens per frame, F remembered frames, Q object pointers.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -226,6 +227,9 @@ class SegmentationModel(Protocol):
 
     def leave_device(self, full: DeviceMemoryError, used: Buffers) -> None:
         """Run on the CPU from now on; raises `full` where it does so already."""
+
+    def compiling_for_prompts(self) -> AbstractContextManager[None]:
+        """While the block runs, what points on an image need is made ready beside it."""
 
     def encode(self, image: Any) -> Features:
         """Images [B, 3, S, S], normalised."""

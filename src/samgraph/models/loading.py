@@ -21,6 +21,7 @@ from samgraph.graph import Graph
 from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
 from samgraph.runtime import Approximation, CompileOptions, find_profile
+from samgraph.runtime.devices import loading_library
 from samgraph.runtime.profiles import ProfileLike
 from samgraph.untrusted.text import shown
 
@@ -61,7 +62,8 @@ def load_model(
             profile=find_profile(profile, weights_file(source)),
             approximation=approximation,
         )
-    found = read_source(source, mirror=mirror)
+    with loading_library(device, options):
+        found = read_source(source, mirror=mirror)
     if config is None:
         family, chosen = recognise(found, strict)
         _check_name(source, found, chosen)

@@ -5,32 +5,33 @@ compiles, and the versions of engine and package.
 
     magic, key (64 bytes), length of the content (8), sha256 of all that and of the content, content
 
-The key is also stored inside, so that a renamed file is detected. An invalid entry is removed with
-a warning and the graph is compiled. The folder is private to the user; one that others may write to
-is not used, and a warning says why.
+The content is hashed by several threads (`hashing.py`). The key is also stored inside, so that a
+renamed file is detected. An invalid entry is removed with a warning and the graph is compiled. The
+folder is private to the user; one that others may write to is not used, and a warning says why.
 """
 
 import hashlib
+import mmap
 import os
 import struct
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-
-import numpy as np
+from typing import BinaryIO
 
 from samgraph.errors import OptionError, SamgraphWarning, printable
 from samgraph.graph.graph import Graph
 from samgraph.graph.printer import print_graph
 from samgraph.graph.types import Array
+from samgraph.runtime.hashing import array_pieces, digest_pieces, pieces
 from samgraph.untrusted.files import NotRegularError, is_private, open_regular
 from samgraph.version import __version__
 
-_MAGIC = b"samgraph compiled graph 2\n"
+_MAGIC = b"samgraph compiled graph 3\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}s64sQ32s")
 _KEEP_BYTES = 8 << 30
 _SPARE_BYTES = 256 << 20  # of a compiled graph: code and constants
@@ -59,9 +60,7 @@ def cache_key(graph: Graph, weights: Mapping[str, Array], *settings: str) -> str
     state = hashlib.sha256()
     for part in (__version__, _code_digest(), *settings, print_graph(graph)):
         state.update(f"{len(part)}:{part}".encode())
-    for value in graph.params:
-        array = weights[value.name]
-        state.update(np.asarray(array, order="C").reshape(-1).view(np.uint8).data)
+    state.update(digest_pieces(array_pieces(weights[value.name] for value in graph.params)))
     return state.hexdigest()[:32]
 
 
@@ -180,27 +179,41 @@ def _read(path: Path, key: str, most_bytes: int) -> memoryview | str:
             return "damaged"
         if named != _padded(key):
             return "that of another graph"
-        content = bytearray(length)  # writable: engines use it without a copy
-        if file.readinto(content) != length or _digest(raw[:-32], content) != digest:
+        try:
+            content = _map(file, length)
+        except ValueError:  # it became shorter
+            return "damaged"
+        if _digest(raw[:-32], pieces(content)) != digest:
             return "damaged"
         with suppress(OSError):
             os.utime(file.fileno())  # for least recently used
-    return memoryview(content)
+    return content
+
+
+def _map(file: BinaryIO, length: int) -> memoryview:
+    """The content, writable so that engines use it without a copy; what is written stays here.
+
+    It is mapped, not read: no page is copied, and the system may drop those that are not in use.
+    Entries are replaced and removed but never changed, so a mapped one stays whole. Windows would
+    not let it be replaced.
+    """
+    if os.name == "nt":
+        return memoryview(bytearray(file.read(length)))
+    mapped = mmap.mmap(file.fileno(), _HEAD.size + length, access=mmap.ACCESS_COPY)
+    return memoryview(mapped)[_HEAD.size :]
 
 
 def _head(key: str, data: bytes) -> bytes:
     head = _HEAD.pack(_MAGIC, _padded(key), len(data), bytes(32))[:-32]
-    return head + _digest(head, data)
+    return head + _digest(head, pieces(memoryview(data)))
 
 
 def _padded(key: str) -> bytes:
     return key.encode().ljust(64, b"\0")
 
 
-def _digest(head: bytes, content: bytes | bytearray) -> bytes:
-    state = hashlib.sha256(head)
-    state.update(content)
-    return state.digest()
+def _digest(head: bytes, parts: Iterable[memoryview]) -> bytes:
+    return hashlib.sha256(head + digest_pieces(parts)).digest()
 
 
 def _remove(path: Path) -> None:

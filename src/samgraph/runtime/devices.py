@@ -1,7 +1,9 @@
 """The choice of engine, device and precision, with its reason in a sentence."""
 
+import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,6 +51,28 @@ def choose(device: DeviceLike, options: CompileOptions, memory: Path | None) -> 
                 return replace(choice, reason="; ".join([choice.reason, *skipped]))
         skipped.append(f"not {kind}: {why}")
     raise EngineError("no engine can be used here", got="; ".join(skipped))
+
+
+@contextmanager
+def loading_library(device: DeviceLike, options: CompileOptions) -> Iterator[None]:
+    """Load the library of the CPU engine in a thread while the block runs, if it will be chosen.
+
+    So a start reads its weights meanwhile. What goes wrong is left to `choose`.
+    """
+    thread = threading.Thread(target=_load_library, args=(device, options))
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _load_library(device: DeviceLike, options: CompileOptions) -> None:
+    with suppress(Exception):
+        named, ways = parse_device(device), _ways(options.engine)
+        here = named or next(Device(kind) for _, kind in ways if why_absent(Device(kind)) is None)
+        if here.kind == "cpu":
+            find_engine(options.engine or next(candidates("cpu"))[0]).version()
 
 
 def devices_here() -> str:

@@ -110,8 +110,8 @@ def part(data: bytes) -> bytes:
 
 
 PLAN = (
-    b'{"stages": [{"inputs": [], "outputs": [], "kind": "exact", "text": ""}], "outputs": [],'
-    b' "weight_bytes": 0,'
+    b'{"stages": [{"inputs": [], "outputs": [], "kind": "exact", "text": "", "largest": 0}],'
+    b' "outputs": [], "weight_bytes": 0,'
     b' "transposed_inputs": [], "transposed_outputs": []}'
 )
 

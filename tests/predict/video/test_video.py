@@ -1,5 +1,6 @@
 """Videos: tracking, corrections that stick, and doing again only what changed."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from samgraph.errors import OptionError, PromptError
+from samgraph.predict.video import feed
 from samgraph.predict.video.result import FrameResult
 from samgraph.predict.video.video import Video, open_video
 from tests import tolerances
@@ -381,3 +383,18 @@ def test_a_result_can_hold_its_frame() -> None:
         assert result.image is not None
         np.testing.assert_array_equal(result.image, scenes.frame(result.index))
         assert result.drawn().shape == result.image.shape
+
+
+@pytest.mark.parametrize(("side", "ahead"), [(128, 3), (512, 3), (1024, 1), (4096, 1)])
+def test_large_frames_wait_one_at_a_time(
+    side: int, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(feed, "Prefetcher", lambda *_, **options: asked.append(options["ahead"]))
+    how, buffers = SimpleNamespace(size=side), SimpleNamespace(images=None)
+    model: Any = SimpleNamespace(preprocessing=how, buffers=buffers)
+    source: Any = SimpleNamespace(length=9)
+
+    feed.FrameFeed(source, model, last=None, is_reverse=False)._restart(0)
+
+    assert asked == [ahead]

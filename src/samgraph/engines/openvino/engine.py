@@ -32,6 +32,7 @@ from samgraph.engines.openvino.program import (
     first_line,
     split_export,
 )
+from samgraph.engines.openvino.scratch import largest_value, trim_heap
 from samgraph.engines.openvino.segments import Segment, cut
 from samgraph.engines.openvino.symbols import SymbolTable
 from samgraph.engines.protocol import (
@@ -50,6 +51,8 @@ from samgraph.passes.pipeline import Precision, Step
 
 # A graph with more weights, such as an image encoder, is not compiled a second time.
 MOST_SHARED_BYTES = 32 << 20
+# A smaller constant is copied into each model that reads it.
+LEAST_SHARED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,7 @@ class OpenVinoEngine:
         stripped = strip_transposes(graph)
         segments = cut(stripped.graph)
         stages: list[Stage] = []
+        tables: dict[int, Array] = {}
         plan = _plan(stripped, segments)
         for segment, part in zip(segments, plan.stages, strict=True):
             if segment.kind == "native":
@@ -181,7 +185,7 @@ class OpenVinoEngine:
                 stages.append(NativeStage(part, used, _kernels(), options))
                 continue
             try:
-                model = build(segment.graph, weights)
+                model = build(segment.graph, weights, tables)
                 compiled = _core().compile_model(model, self.target, self._hints(options))
             except RuntimeError as error:
                 hint = None if self.target == "CPU" else 'use device="cpu"'
@@ -190,6 +194,7 @@ class OpenVinoEngine:
             widen = partial(_again, compiled, _hints(options, several=True))
             is_shared = self.target == "CPU" and _can_share(plan, options)
             stages.append(ModelStage(part, compiled, widen if is_shared else None))
+        trim_heap()
         return OpenVinoProgram(plan, stages, max(0, _resident() - before))
 
     def restore(self, data: memoryview, options: EngineOptions) -> OpenVinoProgram:
@@ -242,6 +247,7 @@ def _plan(stripped: Stripped, segments: list[Segment]) -> Plan:
             tuple(name for name, _ in segment.graph.outputs),
             segment.kind,
             print_graph(_named(segment.graph), data=True) if segment.kind == "native" else "",
+            largest_value(segment.graph),
         )
         for segment in segments
     )
@@ -268,8 +274,15 @@ def _named(graph: Graph) -> Graph:
     )
 
 
-def build(graph: Graph, weights: Mapping[str, Array]) -> openvino.Model:
-    """The OpenVINO model of a graph."""
+def build(
+    graph: Graph, weights: Mapping[str, Array], tables: dict[int, Array] | None = None
+) -> openvino.Model:
+    """The OpenVINO model of a graph.
+
+    `tables` are the copies of large constants, by the identity of what was copied: models that
+    share the dict share the copies.
+    """
+    tables = {} if tables is None else tables
     parameters = {value.name: _parameter(value) for value in graph.inputs}
     made: dict[str, Port] = dict(parameters)
     for value in graph.params:
@@ -279,6 +292,12 @@ def build(graph: Graph, weights: Mapping[str, Array]) -> openvino.Model:
         type = node.result.type
         if 0 in type.shape and not type.symbols:  # some empty tensors crash OpenVINO
             made[node.result.name] = empty(type)
+            continue
+        if node.op == "constant" and node.array().nbytes >= LEAST_SHARED_BYTES:
+            array = node.array()
+            if id(array) not in tables:
+                tables[id(array)] = array.copy()
+            made[node.result.name] = constant(tables[id(array)])
             continue
         inputs = [made[value.name] for value in node.inputs]
         made[node.result.name] = LOWER[node.op](symbols, node, inputs)

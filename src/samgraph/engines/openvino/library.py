@@ -107,6 +107,10 @@ class CompiledModel(Protocol):
         """Write what `Core.import_model` reads."""
         ...
 
+    def release_memory(self) -> None:
+        """Free intermediate values until the next run; `RuntimeError` while one is under way."""
+        ...
+
 
 class Core(Protocol):
     """OpenVINO itself."""

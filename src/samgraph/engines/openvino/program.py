@@ -18,6 +18,7 @@ import openvino
 
 from samgraph.engines.native import NATIVE_OPS, Kernels, is_rounded
 from samgraph.engines.openvino.library import CompiledModel, Request, Result
+from samgraph.engines.openvino.scratch import MOST_KEPT_BYTES, TRIM_BYTES, trim_heap
 from samgraph.engines.openvino.segments import Kind
 from samgraph.engines.protocol import EngineOptions, MemoryUsage
 from samgraph.errors import EngineError
@@ -36,12 +37,14 @@ class StagePlan:
     """What one stage reads and writes, by the names of values, and how it runs.
 
     Of a native stage `text` is its graph, and the blob its weights, in the order of its params.
+    `largest` is the size in bytes of its largest intermediate value.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     kind: Kind
     text: str = ""
+    largest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,11 @@ class Plan:
             found = json.loads(data)
             stages = tuple(
                 StagePlan(
-                    tuple(item["inputs"]), tuple(item["outputs"]), item["kind"], str(item["text"])
+                    tuple(item["inputs"]),
+                    tuple(item["outputs"]),
+                    item["kind"],
+                    str(item["text"]),
+                    int(item["largest"]),
                 )
                 for item in found["stages"]
             )
@@ -95,7 +102,8 @@ class ModelStage:
 
     A compiled model uses all threads for one run, and further runs wait for it. When runs from
     several threads meet, `widen` compiles it again in the background, with a thread for each of
-    several runs: less time in all. A run that is alone uses all threads again.
+    several runs: less time in all. A run that is alone uses all threads again. A model with large
+    intermediate values gives their memory back when its last run ends.
     """
 
     def __init__(
@@ -106,6 +114,7 @@ class ModelStage:
         self._widen, self._running, self._lock = widen, 0, threading.Lock()
         self._shared_idle: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._inputs, self._outputs = plan.inputs, plan.outputs
+        self._is_large, self._trims = plan.largest > MOST_KEPT_BYTES, plan.largest > TRIM_BYTES
         self._fixed = tuple(_fixed(port) for port in compiled.outputs)
         types = [port.get_element_type() for port in compiled.inputs]
         self._halves = [i for i, type in enumerate(types) if type == openvino.Type.bf16]
@@ -117,6 +126,8 @@ class ModelStage:
         OpenVINO writes outputs of static shape directly; others are copied.
         """
         idle, compiled = self._idle, self.compiled
+        if self._trims:
+            trim_heap()
         with self._lock:
             self._running += 1
             if self._running > 1 and self.shared is not None:
@@ -142,10 +153,22 @@ class ModelStage:
             results = request.infer(arrays, share_inputs=True, share_outputs=True)
             for index, (name, array) in enumerate(zip(self._outputs, made, strict=True)):
                 values[name] = results[index].copy() if array is None else array
-            idle.put(request)
+            if self._is_large:  # else the request would hold these inputs and outputs
+                del request, results
+            else:
+                idle.put(request)
         finally:
             with self._lock:
                 self._running -= 1
+                if self._is_large and self._running == 0:
+                    self._release()
+
+    def _release(self) -> None:
+        """Give the memory of intermediate values back; nothing runs meanwhile."""
+        for compiled in (self.compiled, self.shared):
+            if compiled is not None:
+                with suppress(RuntimeError):  # it keeps its memory
+                    compiled.release_memory()
 
     def _share(self, widen: Widen) -> None:
         """Compile for several runs at once; if that fails, runs stay one after another."""

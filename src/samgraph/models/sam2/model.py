@@ -55,6 +55,7 @@ class Sam2Model(CompiledModel):
 
     family = "sam2"
     graph_set: ClassVar[GraphSet] = GRAPHS
+    prompt_graphs = ("prepare_image", "decode_prepared")
     config: TrackerConfig
 
     def __init__(

@@ -159,7 +159,8 @@ def encode_image(
     picture = Picture(name or name_of(source), (pixels.shape[0], pixels.shape[1]), pixels)
     if embedding is not None:
         return EncodedImage(core, picture, _given(core, embedding, picture))
-    encoded = EncodedImage(core, picture, encode_pixels(core, [picture])[0])
+    with core.compiling_for_prompts():
+        encoded = EncodedImage(core, picture, encode_pixels(core, [picture])[0])
     encoded.prepared  # noqa: B018  (so that the first click is as fast as the next)
     return encoded
 

@@ -16,6 +16,9 @@ from samgraph.models.family import Features, SegmentationModel
 
 MEGABYTE: Final = 1 << 20
 MOST_FRAMES: Final = 256
+PIXEL_BYTES: Final = 12  # three channels in float32
+# Bytes of frames that wait for the model on the host, which takes far longer than reading them.
+MOST_AHEAD: Final = 16 * MEGABYTE
 # A gap of so many frames is read through; for a larger one, reading starts anew behind it.
 GAP: Final = 8
 
@@ -76,13 +79,17 @@ class FrameFeed:
         back = -1 if self._is_reverse else 1
         images, is_live = self._model.buffers.images, self._source.length is None
         at_once = 1 if images is None or is_live else images.frames_at_once
+        ahead = 2 * at_once if at_once > 1 else AHEAD
+        if images is None:
+            side = self._model.preprocessing.size
+            ahead = max(1, min(AHEAD, MOST_AHEAD // (PIXEL_BYTES * side * side)))
         self._prefetcher = Prefetcher(
             self._source,
             lambda frames: prepare_ahead(frames, self._model),
             start=index,
             stop=None if self._last is None else self._last + back,
             reverse=self._is_reverse,
-            ahead=AHEAD if at_once == 1 else 2 * at_once,
+            ahead=ahead,
             at_once=at_once,
         )
         self._next = index
