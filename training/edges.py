@@ -130,7 +130,8 @@ class Maker:
             masks = self.pool.some_masks(torch.arange(self.pool.size), EACH)
             for picture, targets in zip(self.pool.images, masks, strict=True):
                 with torch.no_grad():
-                    yield self.answers(picture, targets)
+                    found = self.answers(picture, targets)
+                yield found
 
     def answers(self, picture: torch.Tensor, targets: torch.Tensor) -> Answers:
         """A first prompt for each target, a box or a click, and corrections of what is found."""
