@@ -202,7 +202,7 @@ class CacheTarget(Target):
         path.write_bytes(data)
         path.chmod(0o600)
         found = GraphCache(folder).load("key")
-        right = data.startswith(b"samgraph compiled graph 2\nkey\0")
+        right = data.startswith(cache._MAGIC + b"key\0")
         if found is not None and (not right or not data.endswith(found)):
             raise BrokenPromiseError("an entry of another graph was taken")
         if found is None and path.exists():

@@ -47,6 +47,7 @@ RATES = {f"{DECODER}.{name}": 2e-3 for name in ("conv_finest", "refinement")}
 RATES |= {f"{DECODER}.{name}": 1e-4 for name in ("conv_s", "output_", "iou_prediction_head")}
 PREPARING = 0.4  # of the time goes into pictures and answers to prompts
 EACH, ROUNDS, BATCH = 4, 3, 12
+PICTURES = 2  # drawn at once: the teacher answers 16 prompts about each, in a gigabyte
 AVERAGED = 0.3  # of the steps, the last, are averaged
 MAPS = ("stem", "fine", "middle")
 
@@ -120,7 +121,7 @@ class Maker:
         photos = data.joined(pets, data.clip_photos(clips), data.read_photos(folder))
         scenes = Scenes(photos, data.read_objects(folder, pets), "cpu", seed)
         teacher = Teacher(load_file(folder / FILE), "cpu")
-        self.pool = Pool(scenes, teacher, Solids("cpu", seed, photos.images[:400]), 8)
+        self.pool = Pool(scenes, teacher, Solids("cpu", seed, photos.images[:400]), PICTURES)
         self.scenes, self.prompter = scenes, Prompter("cpu", seed + 1)
 
     def make(self) -> Iterator[Answers]:

@@ -53,9 +53,7 @@ def test_passes_with_a_name_shows_the_graph_after_each(graph: Command) -> None:
     assert last == graph("mask_prompt", "--after").text.strip()
 
 
-def test_dispatch_says_how_each_op_runs(
-    graph: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dispatch_says_how_each_op_runs(graph: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     done = call(monkeypatch, ["graph", "mask_prompt", "--dispatch", "--model", "sam2.1-tiny"])
     rows = {line.split()[0]: line for line in done.text.splitlines()}
 
