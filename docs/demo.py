@@ -27,7 +27,7 @@ from samgraph.predict.image.result import Result
 
 CAT_CLICK = (200, 100)
 CUP_BOX, SAUCER = (168, 12, 412, 310), (430, 250)
-ON_CUP = [(290, 240), (225, 275), (215, 190)]
+ON_CUP = [(290, 150), (290, 240), (225, 275), (215, 190)]
 HOLES, SPECKS, RADIUS = (
     2000,
     500,
@@ -73,7 +73,7 @@ def cut_out_cup(model: samgraph.Model, out: Path) -> Step:
     """A box, positive clicks and a negative one, measured against an outline drawn by hand."""
     start = time.perf_counter()
     image = model.image(COFFEE)
-    points, labels = [*ON_CUP, SAUCER], [1, 1, 1, 0]
+    points, labels = [*ON_CUP, SAUCER], [1] * len(ON_CUP) + [0]
     result = cleaned(image.predict(box=CUP_BOX, points=points, labels=labels, multimask=False))
     result.save(out / "cup.png", "cutout")
     seconds = time.perf_counter() - start

@@ -16,7 +16,7 @@ F remembered frames, Q pointers. Shapes: C channels, E grid, S image size, L mas
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from samgraph import ops
 from samgraph.graph import Builder, Graph, Scope, Tensor, symbol
@@ -116,27 +116,8 @@ def decode_alternatives(config: TrackerConfig) -> Graph:
 
 def _decoded(builder: Builder, config: TrackerConfig) -> tuple[mask_decoder.Decoded, Tensor]:
     """The four masks of prompts on image features, and the flag `multimask`."""
-    embedding, fine = _features(builder, config, "N")
-    prompted, multimask = prompted_image(builder, config, embedding)
-    image, *rest = prompted
-    at = builder.scope() / "sam_mask_decoder"
-    return mask_decoder.decode(at, config, image, fine, *rest), multimask
-
-
-class PromptedImage(NamedTuple):
-    """What the mask decoder attends to."""
-
-    image: Tensor  # [N, I, C], with the mask prompt added
-    sparse: Tensor  # [N, P, C]
-    position: Tensor  # of the image
-    padding: Tensor  # added to the scores of tokens that are padding
-
-
-def prompted_image(
-    builder: Builder, config: TrackerConfig, embedding: Tensor
-) -> tuple[PromptedImage, Tensor]:
-    """The prompts of each embedding [N, C, E, E], as inputs, and the flag `multimask`."""
     C, L = config.channels, config.mask_size
+    embedding, fine = _features(builder, config, "N")
     points = builder.input("points", "f32[N,P,2]")
     labels = builder.input("labels", "i64[N,P]")
     mask = builder.input("mask", f"f32[N,1,{L},{L}]")
@@ -150,13 +131,16 @@ def prompted_image(
     dense = prompts.no_mask(encoder, config)
     dense = ops.where(each["has_mask"], to_tokens(prompts.mask(encoder, config, mask)), dense)
     image = to_tokens(embedding) + ops.where(each["no_memory"], no_memory, 0.0) + dense
-    prompted = PromptedImage(
+    decoded = mask_decoder.decode(
+        at / "sam_mask_decoder",
+        config,
         image,
+        fine,
         prompts.points(encoder, config, points, labels),
         prompts.dense_positions(encoder, config),
         prompts.padding_mask(labels, mask_decoder.OUTPUT_TOKENS),
     )
-    return prompted, flags["multimask"]
+    return decoded, flags["multimask"]
 
 
 def _answers(

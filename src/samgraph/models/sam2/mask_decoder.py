@@ -50,30 +50,11 @@ def decode(
     fine [N, C/8, 4E, 4E] and [N, C/4, 2E, 2E], if the trunk has such maps, and the finest
     [N, R, 8E, 8E], if masks are refined; sparse [N, P, C]; `mask` as in `two_way`.
     """
-    tokens, image = attend(at, config, image, sparse, image_position, mask)
-    return read(at, config, tokens, image, fine)
-
-
-def attend(
-    at: Scope,
-    config: TrackerConfig,
-    image: Tensor,
-    sparse: Tensor,
-    image_position: Tensor,
-    mask: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Output tokens and prompts [N, T, C] and the image [N, I, C], conditioned on each other."""
     N = sparse.shape[0]
     start = ops.expand(output_tokens(at, config), N, OUTPUT_TOKENS, config.channels)
     tokens = ops.concat([start, sparse], axis=1)
     image = at.mark("image", image)
-    return two_way(at / "transformer", config, tokens, image, image_position, mask)
-
-
-def read(
-    at: Scope, config: TrackerConfig, tokens: Tensor, image: Tensor, fine: tuple[Tensor, ...]
-) -> Decoded:
-    """The masks and scores in what `attend` gives."""
+    tokens, image = two_way(at / "transformer", config, tokens, image, image_position, mask)
     mask_tokens = tokens[:, 2:OUTPUT_TOKENS]
     upscaled = upscale(at, config, to_image(image, config.grid, config.grid), fine)
     ious = mlp(at / "iou_prediction_head", tokens[:, 1], (_IOU_WIDTH, _IOU_WIDTH, MASKS))
