@@ -21,6 +21,6 @@ def test_maps_can_be_kept_and_set_again(name: str) -> None:
     assert [m.shape[-1] for m in kept] == sorted((m.shape[-1] for m in kept), reverse=True)
     assert len(kept) == len(core.feature_shapes) == len(again.maps)
     for key, wanted in features.maps.items():
-        np.testing.assert_allclose(again.maps[key], wanted, atol=1e-5)
+        np.testing.assert_allclose(np.asarray(again.maps[key]), np.asarray(wanted), atol=1e-5)
     with pytest.raises(InputError, match="not feature maps of this model"):
         features_of(core, kept[1:])
