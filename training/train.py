@@ -401,7 +401,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     minutes = given.minutes or [1e9] * len(given.stages)
-    if min(minutes) <= 0 or (given.steps is not None and given.steps < 1):
+    if not all(each > 0 for each in minutes) or (given.steps is not None and given.steps < 1):
         parser.error("--minutes and --steps must be more than 0")
     if len(minutes) != len(given.stages):
         parser.error("--minutes wants a number for each stage")

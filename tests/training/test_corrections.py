@@ -94,7 +94,7 @@ def test_a_frame_is_corrected_with_its_memory_and_remembered_so() -> None:
     assert not again["multimask"].any()
     wrong = logits_of(target[[1, 0], 0])[:, None]
     assert torch.equal(first["mask"], (STEEPER * wrong).clamp(-32, 32))
-    x, y = first["points"][0, 0] / 4
+    x, y = first["points"][0, 0] / 2
     inside = bool(target[0, 1, int(y), int(x)])
     assert inside == bool(first["labels"][0, 0])
     assert torch.equal(answers[1]["best_mask"], logits_of(target[:, 1])[:, None])

@@ -90,7 +90,7 @@ def test_between_two_labels_a_box_moves_evenly_and_next_to_nothing_nothing_is_kn
 def test_real_films_start_with_something_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scenes, "presence", lambda _, B, T: torch.zeros(B, T))  # nothing in front
     masks = torch.zeros(2, 6, MASK, MASK, dtype=torch.uint8)
-    masks[0, 2:, 30:90, 30:90] = 255
+    masks[0, 2:, 60:180, 60:180] = 255
     known = [[True] * 6, [False] * 6]
     visible = [[False, False, True, True, True, True], [False] * 6]
     images = torch.zeros(6, 3, SIDE, SIDE, dtype=torch.uint8)
@@ -101,13 +101,13 @@ def test_real_films_start_with_something_to_see(monkeypatch: pytest.MonkeyPatch)
     there = film.masks.float().flatten(3).mean(3) > 1
     assert there[:, :, 0].all()
     assert not there.all()
-    bright = torch.nn.functional.avg_pool2d(film.images[:, :, 0].float(), 4)
+    bright = torch.nn.functional.avg_pool2d(film.images[:, :, 0].float(), SIDE // MASK)
     assert float((bright - film.masks[:, 0]).abs().mean()) < 8  # masks move with pictures
 
 
 def test_things_in_front_cover_what_is_real_and_can_be_followed() -> None:
     masks = torch.zeros(64, 1, 3, MASK, MASK, dtype=torch.uint8)
-    masks[..., 20:108, 20:108] = 255
+    masks[..., 40:216, 40:216] = 255
     images = torch.full((64, 3, 3, SIDE, SIDE), 9, dtype=torch.uint8)
     known = torch.tensor([[[True, False, True]]]).expand(64, 1, 3)
     scenes = _scenes()
@@ -116,7 +116,7 @@ def test_things_in_front_cover_what_is_real_and_can_be_followed() -> None:
     real = ~film.known[:, 0, 1]  # all of a thing's masks are known
     assert 0 < int(real.sum()) < 64
     assert film.known[~real].all()
-    dark = torch.nn.functional.avg_pool2d((film.images < 30).all(2).float(), 4)
+    dark = torch.nn.functional.avg_pool2d((film.images < 30).all(2).float(), SIDE // MASK)
     solid = film.masks[:, 0] > 250
     assert not bool((solid[~real] & (dark[~real] > 0.1)).any())  # things are not dark
     assert not bool((solid[real] & (dark[real] < 0.8)).any())  # but for edges
@@ -134,20 +134,20 @@ def test_things_cross_the_path_of_what_is_real(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Scenes, "presence", lambda _, B, T: torch.zeros(B, T))  # nothing in front
     monkeypatch.setattr(Scenes, "crossing", crossing)
     masks = torch.zeros(4, 1, 3, MASK, MASK, dtype=torch.uint8)
-    masks[..., 30:60, 50:100] = 255
+    masks[..., 60:120, 100:200] = 255
     images = torch.zeros(4, 3, 3, SIDE, SIDE, dtype=torch.uint8)
     film = _scenes().refilmed(Film(images, masks, torch.ones(4, 1, 3, dtype=torch.bool)))
     for clip, path in zip(film.masks[:, 0], crossed[0], strict=True):
         for mask, pose in zip(clip, path, strict=True):
             y, x = (mask > 127).nonzero().float().mean(0).tolist()
-            assert pose[:2].tolist() == pytest.approx([x / 64 - 1, y / 64 - 1], abs=0.03)
+            assert pose[:2].tolist() == pytest.approx([x / 128 - 1, y / 128 - 1], abs=0.03)
 
 
 def test_an_actor_is_cut_out_around_its_mask() -> None:
     images = torch.zeros(1, 2, 3, SIDE, SIDE, dtype=torch.uint8)
     masks = torch.zeros(1, 2, MASK, MASK, dtype=torch.uint8)
-    images[0, 0, 0, 40:200, 320:400], masks[0, 0, 10:50, 80:100] = 200, 255
-    images[0, 1, 0, 240:400, 240:400], masks[0, 1, 60:100, 60:100] = 200, 255
+    images[0, 0, 0, 40:200, 320:400], masks[0, 0, 20:100, 160:200] = 200, 255
+    images[0, 1, 0, 240:400, 240:400], masks[0, 1, 120:200, 120:200] = 200, 255
     actor = cut_out(images, masks).float()
     assert actor.shape == (1, 2, 4, data.CUT, data.CUT)
     middle = slice(data.CUT // 2 - 50, data.CUT // 2 + 50)
@@ -257,6 +257,7 @@ def test_the_first_answer_counts_however_an_object_is_shown(
 
 def test_the_teacher_is_asked_at_its_own_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
+    monkeypatch.setattr(labelling, "evaluator", lambda *_: None)
     blank = Teacher({}, "cpu")
 
     def decode(given: dict[str, Any]) -> dict[str, Any]:
@@ -266,36 +267,38 @@ def test_the_teacher_is_asked_at_its_own_resolution(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(blank, "_decode", decode)
     points = torch.tensor([[[-0.5, -0.5], [511.5, 127.5]]])
-    found = blank.decode(torch.zeros(1), points, torch.tensor([[2, 3]]))
+    found = blank.decode({"embedding": torch.zeros(1)}, points, torch.tensor([[2, 3]]))
     assert asked["points"].tolist() == [[[-0.5, -0.5], [1023.5, 255.5]]]
     assert asked["mask"].shape == (1, 1, 256, 256)
     assert asked["has_mask"].tolist() == [False]
     assert found["masks"].shape == (1, 4, MASK, MASK)
-    assert found["masks"][0, 0, :3, 0].tolist() == [0.5, 2.5, 4.5]
+    assert found["masks"][0, 0, :3, 0].tolist() == [0.0, 1.0, 2.0]
 
-    cover, _ = draw(blank, torch.zeros(1), [{"box": [32.0, 8.0, 64.0, 16.0]}], (256, 64))
+    cover, _ = draw(
+        blank, {"embedding": torch.zeros(1)}, [{"box": [32.0, 8.0, 64.0, 16.0]}], (256, 64)
+    )
     ys, xs = (cover[0] > 0.5).nonzero().T
-    assert (int(xs.min()), int(xs.max())) == (16 - NEAR, 32 + NEAR - 1)
-    assert (int(ys.min()), int(ys.max())) == (16 - NEAR, 32 + NEAR - 1)
+    assert (int(xs.min()), int(xs.max())) == (32 - NEAR, 64 + NEAR - 1)
+    assert (int(ys.min()), int(ys.max())) == (32 - NEAR, 64 + NEAR - 1)
 
 
 def test_clicks_and_boxes_are_where_they_should_be() -> None:
     target = torch.zeros(1, MASK, MASK)
-    target[0, 40:60, 20:80] = 1.0
+    target[0, 80:120, 40:160] = 1.0
     prompter = Prompter("cpu", 0)
     for careful in (0.0, 1.0):
         x, y = prompter.click(target, careful=careful)[0, 0].tolist()
-        assert 20 <= x / 4 < 80
-        assert 40 <= y / 4 < 60
+        assert 40 <= x / 2 < 160
+        assert 80 <= y / 2 < 120
     corners = prompter.box(target, rough=0.0)[0].tolist()
     assert corners == [[79.5, 159.5], [319.5, 239.5]]
     nothing = prompter.box(torch.zeros(1, MASK, MASK), rough=0.0)[0].tolist()
     assert nothing == [[-0.5, -0.5], [511.5, 511.5]]
     too_much = torch.full((1, 1, MASK, MASK), -1.0)
-    too_much[0, 0, 40:60, 20:128] = 1.0
+    too_much[0, 0, 80:120, 40:256] = 1.0
     point, label = prompter.correction(too_much, target)
     assert label.item() == 0
-    assert point[0, 0, 0] / 4 >= 80
+    assert point[0, 0, 0] / 2 >= 160
     missed = torch.full((1, 1, MASK, MASK), -1.0)
     assert prompter.correction(missed, target)[1].item() == 1
 

@@ -49,6 +49,7 @@ def _trained(pictures: list[Any]) -> tuple[list[Any], list[Any], list[float]]:
         answers = follow(student, features, prompt, torch.tensor(1 / (FRAMES - 1)))
     scores = [float(answer["object_score"]) for answer in answers[1:]]
     masks = [STEEPER * answer["best_mask"][0, 0].numpy() for answer in answers[1:]]
+    masks = [np.maximum(mask, -1024) for mask in masks]  # as where nothing is visible
     return masks, kept[1:], scores
 
 
