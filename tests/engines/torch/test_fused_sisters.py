@@ -73,4 +73,5 @@ def test_the_families_are_those_of_the_registry() -> None:
     assert {find_config(config)[0].name for config in SISTERS.values()} == {
         "edgetam",
         "efficienttam",
+        "nano",
     }
