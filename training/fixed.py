@@ -13,8 +13,7 @@ from samgraph.engines.protocol import Precision
 from samgraph.engines.torch import Evaluator
 from samgraph.graph import Array, Graph
 from samgraph.runtime import CompileOptions, Session
-
-Tensors = dict[str, torch.Tensor]
+from training.student import Tensors
 
 
 def evaluator(

@@ -37,10 +37,7 @@ class Teacher:
     """SAM 2 on a device."""
 
     def __init__(self, weights: Mapping[str, Array], device: str, size: int = 1024) -> None:
-        self.weights = {
-            name: torch.from_numpy(array).float().to(device) for name, array in weights.items()
-        }
-        self.config = CONFIG.at_size(size)
+        self.device, self.config = torch.device(device), CONFIG.at_size(size)
         half: Precision = "bf16" if device == "cuda" else "fp32"
         self._encode = evaluator(graphs.image_encoder(self.config), weights, device, half)
         self._decode = evaluator(graphs.decode(self.config), weights, device)
@@ -51,7 +48,7 @@ class Teacher:
             images.float() / 255, self.config.image_size, mode="bilinear", align_corners=False
         )
         with torch.no_grad():
-            return self._encode({**self.weights, "image": normalised(x.clamp(0, 1))})
+            return self._encode({"image": normalised(x.clamp(0, 1))})
 
     def encode_all(self, images: torch.Tensor) -> Tensors:
         """`encode`, a few pictures at a time."""
@@ -78,7 +75,7 @@ class Teacher:
             "multimask": flag,
         }
         with torch.no_grad():
-            found = self._decode({**self.weights, **features, **values})
+            found = self._decode({**features, **values})
         return {**found, "masks": _sized(found["masks"], MASK)}
 
     def masks(self, features: Tensors, points: torch.Tensor) -> torch.Tensor:
@@ -171,7 +168,7 @@ def _sized(masks: torch.Tensor, side: int) -> torch.Tensor:
 
 def label_track(clips: Clips, track: Track, taught: Teacher) -> torch.Tensor:
     """The masks of a labelled object, as the teacher draws them: uint8 [frames, MASK, MASK]."""
-    device = next(iter(taught.weights.values())).device
+    device = taught.device
     masks = torch.zeros(len(track.frames), MASK, MASK, device=device)
     seen = [i for i, prompt in enumerate(track.prompts) if prompt]
     pictures = clips.images[track.frames[seen]].to(device)
