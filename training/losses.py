@@ -1,4 +1,4 @@
-"""The losses of the student: focal and dice on masks, error of its own scores, presence.
+"""The losses of the student: masks, and once more at their edges; its own scores; presence.
 
 Shapes: N prompts, M masks of a prompt. Targets are coverage 0..1.
 """
@@ -8,11 +8,12 @@ from itertools import permutations
 import torch
 from torch.nn import functional
 
-FOCAL_WEIGHT = 20.0
+FOCAL_WEIGHT, EDGE_WEIGHT = 20.0, 0.5
+EDGE_REACH = 5  # pixels to each side of an edge
 
 
 def mask_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Focal and dice loss of each mask: [N, M, h, w], [N, h, w] -> [N, M]."""
+    """Focal, dice and edge loss of each mask: [N, M, h, w], [N, h, w] -> [N, M]."""
     wanted = target[:, None].expand_as(logits)
     chance = torch.sigmoid(logits)
     entropy = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
@@ -20,7 +21,21 @@ def mask_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     focal = (entropy * (chance - wanted).square() * lean).mean((2, 3))
     both = (chance * wanted).sum((2, 3))
     dice = 1 - (2 * both + 1) / (chance.sum((2, 3)) + wanted.sum((2, 3)) + 1)
-    return FOCAL_WEIGHT * focal + dice
+    near = near_edges(target)[:, None]
+    edge = (entropy * near).sum((2, 3)) / near.sum((2, 3)).clamp(min=1)
+    return FOCAL_WEIGHT * focal + dice + EDGE_WEIGHT * edge
+
+
+def near_edges(target: torch.Tensor) -> torch.Tensor:
+    """How much pixels count as near an edge, 0..1, the half covered least: [N, h, w] -> the same.
+
+    Edges are a fiftieth of a picture, so in a mean over all of it they hardly count.
+    """
+    covered = target[:, None]
+    most = functional.max_pool2d(covered, 2 * EDGE_REACH + 1, 1, EDGE_REACH)
+    least = -functional.max_pool2d(-covered, 2 * EDGE_REACH + 1, 1, EDGE_REACH)
+    near: torch.Tensor = ((most - least > 0.5) * (2 * covered - 1).square())[:, 0]
+    return near
 
 
 def overlap(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

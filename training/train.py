@@ -70,7 +70,8 @@ class Stage:
 
 
 SOLID_FILMS = Clip(batch=6, frames=16, objects=6)  # beside the real ones
-_NEW = ("sam_mask_decoder.conv_", "sam_mask_decoder.refinement")
+_REFINEMENT = ("sam_mask_decoder.conv_finest", "sam_mask_decoder.refinement")
+_FINE = ("sam_mask_decoder.conv_s",)
 _MEMORY = ("memory_", "maskmem", "no_", "obj_ptr", "mask_downsample")
 _TRUNK = "image_encoder.trunk."
 _STILL = {_TRUNK + name: 0.0 for name in ("patch_embed", "layers.0.")}  # half the time, for little
@@ -84,7 +85,8 @@ STAGES = {
             **_STILL,
             _TRUNK: 1e-4,
             **dict.fromkeys(_MEMORY, 0.0),
-            **dict.fromkeys(_NEW, 1e-3),
+            **dict.fromkeys(_REFINEMENT, 2e-3),
+            **dict.fromkeys(_FINE, 5e-4),
             "": 2e-4,
         },
     ),
@@ -95,12 +97,17 @@ STAGES = {
             **_STILL,
             _TRUNK: 3e-5,
             **dict.fromkeys(_MEMORY, 3e-4),
-            **dict.fromkeys(_NEW, 3e-4),
+            **dict.fromkeys(_REFINEMENT, 1e-3),
+            **dict.fromkeys(_FINE, 3e-4),
             "": 1e-4,
         },
         fresh=16,
         every=8,
-        clips=(Clip(batch=8, frames=7, objects=3),),
+        clips=(
+            Clip(batch=8, frames=7, objects=3),
+            Clip(batch=8, frames=7, objects=3),
+            Clip(batch=4, frames=14, objects=3),
+        ),
     ),
 }
 SMALL = Stage(

@@ -27,7 +27,13 @@ from training.data import SIDE  # noqa: E402
 from training.export import STEEPER, export, read_exported  # noqa: E402
 from training.films import Real, Reel, between, cut_out  # noqa: E402
 from training.labelling import NEAR, Teacher, draw  # noqa: E402
-from training.losses import answer_loss, mask_loss, overlap  # noqa: E402
+from training.losses import (  # noqa: E402
+    EDGE_REACH,
+    answer_loss,
+    mask_loss,
+    near_edges,
+    overlap,
+)
 from training.prompting import Prompter  # noqa: E402
 from training.scenes import MASK, THINGS, Film, Scenes  # noqa: E402
 from training.state import load_state, save_state  # noqa: E402
@@ -301,6 +307,22 @@ def test_clicks_and_boxes_are_where_they_should_be() -> None:
     assert point[0, 0, 0] / 2 >= 160
     missed = torch.full((1, 1, MASK, MASK), -1.0)
     assert prompter.correction(missed, target)[1].item() == 1
+
+
+def test_a_mistake_at_an_edge_costs_more_than_one_far_from_it() -> None:
+    target = torch.zeros(1, 64, 64)
+    target[0, :, 32:] = 1.0
+    right = torch.where(target > 0, 9.0, -9.0)[:, None]
+    near, far = right.clone(), right.clone()
+    near[..., 30:32] = 1.0
+    far[..., 10:12] = 1.0
+    assert float(mask_loss(near, target)) > float(mask_loss(far, target)) + 0.1
+    counted = near_edges(target)[0, 0]
+    places = counted.nonzero()[:, 0].tolist()
+    assert places == list(range(32 - EDGE_REACH, 32 + EDGE_REACH))
+    target[0, :, 32] = 0.5  # either side
+    assert float(near_edges(target)[0, :, 32].max()) == 0.0
+    assert float(near_edges(torch.zeros(1, 64, 64)).max()) == 0.0
 
 
 def test_losses_of_cases_worked_by_hand() -> None:
