@@ -26,8 +26,8 @@ from samgraph.media.image.reading import read_image
 from samgraph.predict.image.result import Result
 
 CAT_CLICK = (200, 100)
-CUP_BOX, SAUCER = (168, 12, 412, 310), (430, 250)
-ON_CUP = [(290, 150), (290, 240), (225, 275), (215, 190)]
+CUP_BOX, SPOON = (168, 12, 412, 310), (385, 275)
+ON_CUP = [(290, 150), (290, 240), (225, 275)]
 HOLES, SPECKS, RADIUS = (
     2000,
     500,
@@ -73,20 +73,20 @@ def cut_out_cup(model: samgraph.Model, out: Path) -> Step:
     """A box, positive clicks and a negative one, measured against an outline drawn by hand."""
     start = time.perf_counter()
     image = model.image(COFFEE)
-    points, labels = [*ON_CUP, SAUCER], [1] * len(ON_CUP) + [0]
+    points, labels = [*ON_CUP, SPOON], [1] * len(ON_CUP) + [0]
     result = cleaned(image.predict(box=CUP_BOX, points=points, labels=labels, multimask=False))
     result.save(out / "cup.png", "cutout")
     seconds = time.perf_counter() - start
     shown = draw_points(draw_boxes(result.overlay(), [CUP_BOX], [2]), points, labels)
     return Step(
-        "A box and positive clicks on a cup, a negative click on its saucer",
+        "A box and positive clicks on a cup, a negative click on the spoon before it",
         "Green dots are positive, red dots negative. Compared with an outline drawn by hand, the "
         "mask has",
         (_pair(shown, cutout(image.pixels, result.mask), out / "cut-cup.jpg", "prompt and mask"),),
         f"samgraph segment docs/media/{COFFEE.name} --box {_commas(CUP_BOX)} \\\n"
         f"    --fill-holes {HOLES} --drop-specks {SPECKS} --smooth {RADIUS} \\\n"
         f"    {' '.join(f'--point {_commas(point)}' for point in ON_CUP)} \\\n"
-        f"    --negative {_commas(SAUCER)} --format cutout -o cup.png",
+        f"    --negative {_commas(SPOON)} --format cutout -o cup.png",
         f'image = model.image("docs/media/{COFFEE.name}")\n'
         f"result = image.predict(box={CUP_BOX}, points={points},\n"
         f"                       labels={labels}, multimask=False)\n"
