@@ -37,6 +37,7 @@ from samgraph.predict.model import Model  # noqa: E402
 from tests import tolerances, weights  # noqa: E402
 
 SIZE_HW = (540, 960)
+ADDED = ("token_mixer.conv", "mixer.conv2", "ffn.conv2")  # convolutions of branches of RepViT
 FRAMES, WARM = 200, 60
 Row = tuple[str, str, str]  # what, found, wanted
 
@@ -109,12 +110,23 @@ def config_name(name: str) -> str:
 
 
 def random_weights(name: str) -> dict[str, Any]:
-    """Weights of the sizes and spreads of `tests/weights.py`, drawn quickly."""
+    """Weights of the sizes and spreads of `tests/weights.py`, drawn quickly.
+
+    Batch norms, which only sister models have, do not normalise what random weights give them. So
+    their statistics are spread out, and branches that are added to what goes on are halved.
+    """
     rng, made = np.random.default_rng(0), {}
     family, config = find_config(config_name(name))
     for key, shape in family.weight_shapes(config).items():
+        drawn = rng.standard_normal(shape, np.float32)
         spread, centre = weights._spread_and_centre(key, tuple(shape))
-        made[key] = np.asarray(rng.standard_normal(shape, np.float32) * spread + centre, np.float32)
+        if key.endswith("running_mean"):
+            spread, centre = 0.2, 0.0
+        elif key.endswith("running_var"):
+            drawn, spread, centre = np.exp(0.3 * drawn), 1.0, 0.0
+        elif len(shape) == 4 and any(branch in key for branch in ADDED):
+            spread /= 2
+        made[key] = np.asarray(drawn * spread + centre, np.float32)
     return made
 
 
@@ -206,7 +218,8 @@ def check_parts(report: Report, name: str, core: Any, exact: Any) -> None:
         for output, value in wanted.items():
             error = float((found[output] - value).norm() / value.norm())
             report.note(f"error of {graph}.{output}, {name}", error)
-            most = tolerances.CUDA_BF16[graph]
+            is_repvit = graph == "image_encoder" and core.family == "edgetam"
+            most = tolerances.CUDA_BF16_REPVIT if is_repvit else tolerances.CUDA_BF16[graph]
             if not error <= most:
                 report.found[f"error of {graph}.{output}, {name}: failed"] = f"> {most}"
 
@@ -272,8 +285,8 @@ def frames_per_second(
 
 
 def best_rate(*arguments: Any, **named: Any) -> float:
-    """The better of two videos: the first one captures."""
-    return max(frames_per_second(*arguments, **named) for _ in range(2))
+    """The best of three videos: the first ones capture."""
+    return max(frames_per_second(*arguments, **named) for _ in range(3))
 
 
 def time_tracking(report: Report, name: str, model: Model) -> None:
