@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import ml_dtypes
@@ -6,10 +7,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from samgraph.checkpoint import read, save
+from samgraph.checkpoint import read, save, source_file
 from samgraph.errors import CheckpointError, OutputError
 from tests.checkpoint import making
 from tests.checkpoint.making import GOOD, entry, safetensors_bytes, with_header
+
+
+def _refused(*_: object) -> int:
+    raise OSError("not here")
 
 
 def load(folder: Path, raw: bytes) -> dict[str, making.Array]:
@@ -30,6 +35,37 @@ def test_every_type_keeps_its_bits(tmp_path: Path, name: str) -> None:
     for key, array in tensors.items():
         assert found[key].dtype == array.dtype
         assert found[key].shape == array.shape
+        assert found[key].tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("most", [1, 3, 512])
+@pytest.mark.parametrize("can", ["all", "a part", "nothing", "no such call"])
+def test_tensors_are_read_in_any_order_and_aligned_however_much_a_call_reads(
+    tmp_path: Path, can: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors: dict[str, making.Array] = {
+        "x": np.arange(3, dtype=np.uint8),
+        "empty": np.zeros((0, 4), np.float32),
+        "y": np.arange(5, dtype=np.float32),
+        "z": np.arange(7, dtype=np.float64),
+    }
+    raw = safetensors_bytes(tensors)
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    text = json.dumps(dict(reversed(header.items()))).encode()
+    monkeypatch.setattr(source_file, "MOST_AT_ONCE", most)
+    if can == "a part":
+        monkeypatch.setattr(os, "preadv", lambda *_: 1)
+    elif can == "nothing":
+        monkeypatch.setattr(os, "preadv", _refused)
+    elif can == "no such call":
+        monkeypatch.delattr(os, "preadv")
+
+    found = load(tmp_path, len(text).to_bytes(8, "little") + text + raw[8 + length :])
+
+    assert list(found) == list(reversed(tensors))
+    for key, array in tensors.items():
+        assert found[key].flags.aligned
         assert found[key].tobytes() == array.tobytes()
 
 

@@ -14,6 +14,7 @@ import struct
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any, BinaryIO, Literal, NoReturn, get_args
 
 import ml_dtypes
@@ -66,9 +67,12 @@ def read(file: SourceFile) -> tuple[dict[str, Array], dict[str, str]]:
     check_memory(file.size, file.name)
     spans = [_check_tensor(name, entry, file) for name, entry in header.items()]
     _check_cover(spans, file.size - start, file)
+    stored = sorted(spans, key=itemgetter(3, 4))
+    values = file.read_in_turn(start, [end - begin for *_, begin, end in stored])
+    found = {span[0]: raw for span, raw in zip(stored, values, strict=True)}
     tensors = {}
-    for name, dtype, shape, begin, end in spans:
-        raw = file.read_bytes(start + begin, end - begin)
+    for name, dtype, shape, *_ in spans:
+        raw = found[name]
         if dtype.kind == "b" and raw.size and raw.max() > 1:
             _refuse(file, f"`{shown(name)}` is neither true nor false somewhere")
         tensors[name] = as_values(raw, dtype).reshape(shape)
