@@ -17,6 +17,7 @@ import numpy as np
 import openvino
 
 from samgraph.engines.native import NATIVE_OPS, Kernels, is_rounded
+from samgraph.engines.openvino.leaving import leave_at_exit
 from samgraph.engines.openvino.library import CompiledModel, Request, Result
 from samgraph.engines.openvino.scratch import MOST_KEPT_BYTES, TRIM_BYTES, trim_heap
 from samgraph.engines.openvino.segments import Kind
@@ -270,6 +271,7 @@ class OpenVinoProgram:
         self._plan, self._grown = plan, grown
         self._held = held  # the memory of the cache file, which restored models read in place
         self._stages = stages
+        leave_at_exit(self)
         made = {name for part in plan.stages for name in part.outputs}
         self._outputs: list[tuple[str, str, bool]] = []  # name, value, whether it must be copied
         for name, value in plan.outputs:
