@@ -20,7 +20,8 @@ from samgraph.errors import CheckpointError, GraphError, OptionError, SamgraphWa
 from samgraph.graph import Graph
 from samgraph.models import families
 from samgraph.models.family import Family, ModelConfig, SegmentationModel
-from samgraph.runtime import Approximation, CompileOptions, find_profile
+from samgraph.runtime import Approximation, CompileOptions, default_cache_dir, find_profile
+from samgraph.runtime.ahead import Ahead
 from samgraph.runtime.devices import loading_library
 from samgraph.runtime.profiles import ProfileLike
 from samgraph.untrusted.text import shown
@@ -62,7 +63,8 @@ def load_model(
             profile=find_profile(profile, weights_file(source)),
             approximation=approximation,
         )
-    with loading_library(device, options):
+    ahead = _ahead(source, device, options, (config, image_size))
+    with loading_library(device, options, ahead.begin):
         found = read_source(source, mirror=mirror)
     if config is None:
         family, chosen = recognise(found, strict)
@@ -86,8 +88,26 @@ def load_model(
     for name in report.unexpected:
         del weights[name]
     model = family.build(chosen, weights, device=device, options=options, traced=traced)
-    model.report = report
+    model.report, model.session.ahead = report, ahead
     return model
+
+
+def _ahead(
+    source: Source, device: DeviceLike, options: CompileOptions, chosen: tuple[object, ...]
+) -> Ahead:
+    """The largest graph of the last start with this file, unchanged since, and these options."""
+    if not options.cache or not isinstance(source, str | os.PathLike):
+        return Ahead()
+    state: tuple[object, ...] = ()
+    file = weights_file(source)
+    if file is not None:
+        try:
+            status = os.stat(file)
+        except (OSError, ValueError):  # which reading it will say
+            return Ahead()
+        state = (os.path.abspath(file), status.st_size, status.st_mtime_ns)
+    folder = default_cache_dir(options.cache_dir)
+    return Ahead(folder, state or os.fspath(source), str(device), options, *chosen)
 
 
 def approximate(family: Family, config: Any, approximation: Approximation | None) -> Any:

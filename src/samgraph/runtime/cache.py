@@ -107,6 +107,14 @@ class GraphCache:
         _warn(f"the cache file `{path}` is {found}; compiling anew")
         return None
 
+    def peek(self, key: str) -> memoryview | None:
+        """As `load`, without a word: a damaged entry is left for `load` to remove."""
+        with suppress(OSError, MemoryError):
+            if is_private((self.folder / "graphs").stat()):
+                found = _read(self._path(key), key, self._most_bytes)
+                return found if isinstance(found, memoryview) else None
+        return None
+
     def store(self, key: str, data: bytes) -> None:
         """Store `data` under `key`, atomically."""
         if len(data) > self._most_bytes:

@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,12 +54,15 @@ def choose(device: DeviceLike, options: CompileOptions, memory: Path | None) -> 
 
 
 @contextmanager
-def loading_library(device: DeviceLike, options: CompileOptions) -> Iterator[None]:
+def loading_library(
+    device: DeviceLike, options: CompileOptions, then: Callable[[Engine], None] = lambda _: None
+) -> Iterator[None]:
     """Load the library of the CPU engine in a thread while the block runs, if it will be chosen.
 
-    So a start reads its weights meanwhile. What goes wrong is left to `choose`.
+    So a start reads its weights meanwhile. `then` is called with the engine. What goes wrong is
+    left to `choose`.
     """
-    thread = threading.Thread(target=_load_library, args=(device, options))
+    thread = threading.Thread(target=_load_library, args=(device, options, then))
     thread.start()
     try:
         yield
@@ -67,12 +70,16 @@ def loading_library(device: DeviceLike, options: CompileOptions) -> Iterator[Non
         thread.join()
 
 
-def _load_library(device: DeviceLike, options: CompileOptions) -> None:
+def _load_library(
+    device: DeviceLike, options: CompileOptions, then: Callable[[Engine], None]
+) -> None:
     with suppress(Exception):
         named, ways = parse_device(device), _ways(options.engine)
         here = named or next(Device(kind) for _, kind in ways if why_absent(Device(kind)) is None)
         if here.kind == "cpu":
-            find_engine(options.engine or next(candidates("cpu"))[0]).version()
+            engine = find_engine(options.engine or next(candidates("cpu"))[0])
+            engine.version()
+            then(engine)
 
 
 def devices_here() -> str:

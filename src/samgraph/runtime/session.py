@@ -33,6 +33,7 @@ from samgraph.passes import Pass, fold_params, optimise, passes_for
 from samgraph.passes.cut import cut
 from samgraph.passes.fold_params import Folded
 from samgraph.passes.pipeline import ALL, FOLD, Watch
+from samgraph.runtime.ahead import Ahead
 from samgraph.runtime.cache import GraphCache, cache_key, default_cache_dir, most_bytes
 from samgraph.runtime.devices import Choice, choose
 from samgraph.runtime.options import CompileOptions
@@ -144,6 +145,7 @@ class Session:
         attention_tokens: The number of memory tokens that saturates the device; None: no limit.
         objects_at_once: The largest batch of objects that pays.
         batch_limits: Batches of predictors, where the device had no memory for larger ones.
+        ahead: The graph that is being restored already, and where the next start's is noted.
     """
 
     def __init__(self, device: DeviceLike = "auto", options: CompileOptions | None = None) -> None:
@@ -156,6 +158,7 @@ class Session:
         self.attention_tokens = engine.attention_tokens
         self.objects_at_once = engine.objects_at_once
         self.batch_limits: dict[str, int] = {}
+        self.ahead = Ahead()
         self._passes, self._folds = _passes_of(self.options.chosen_profile, self._choice)
 
     @property
@@ -232,12 +235,16 @@ class Session:
             return CompiledGraph(graph, bound, self.build(graph, bound), self)
         cache = GraphCache(self._folder, most_bytes(bound))
         key = cache_key(graph, bound, engine.name, engine.version(), str(self._settings()))
-        program = self._restore(cache.load(key))
+        program = self.ahead.take(graph.name, key, self.engine_options)
+        if program is None:
+            program = self._restore(cache.load(key))
         if program is None:
             program = self.build(graph, bound)
             exported = program.export()
             if exported is not None:
                 cache.store(key, exported)
+        weight_bytes = sum(array.nbytes for array in bound.values())
+        self.ahead.note(graph.name, key, self.engine_options, weight_bytes)
         return CompiledGraph(graph, bound, program, self)
 
     def _settings(self) -> tuple[object, ...]:

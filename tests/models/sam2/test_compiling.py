@@ -1,5 +1,6 @@
 """Compiling when a graph is first run: threads, profiles, and the file next to the weights."""
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,7 @@ from samgraph.errors import OptionError
 from samgraph.graph import Graph
 from samgraph.models.loading import load_model, save_model
 from samgraph.runtime import CompiledGraph, CompileOptions, Profile, Session
+from samgraph.runtime.ahead import Ahead
 from tests.models.sam2.bench import config_of, known_weights
 
 CONFIG = config_of({"config": "test"})
@@ -91,3 +93,38 @@ def test_a_model_is_loaded_with_a_profile(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="there is no profile `fast`"):
         load_model(path, profile="fast")
     assert model().session.options.chosen_profile.name == "fused"
+
+
+def test_the_encoder_is_restored_ahead_but_never_that_of_other_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is replaced by one of the same size and time, as only a forger would."""
+    path, taken = tmp_path / "model.safetensors", []
+    take = Ahead.take
+
+    def watched(self: Ahead, graph: str, *rest: Any) -> Any:
+        found = take(self, graph, *rest)
+        taken.extend([graph] if found is not None else [])
+        return found
+
+    monkeypatch.setattr(Ahead, "take", watched)
+    image = np.random.default_rng(0).standard_normal((1, 3, 128, 128)).astype(np.float32)
+
+    def embedding(cache: str) -> bytes:
+        options = CompileOptions(threads=1, cache_dir=tmp_path / cache)
+        features = load_model(path, device="cpu", options=options).encode(image)
+        found: bytes = np.asarray(features.maps["embedding"]).tobytes()
+        return found
+
+    save_model(model(), path)
+    status = path.stat()
+    first, second = embedding("kept"), embedding("kept")
+    assert first == second
+    assert taken == ["image_encoder"]
+
+    save_model(load_model(known_weights(CONFIG, 101), config=CONFIG.at_size(128)), path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
+    third = embedding("kept")
+    assert taken == ["image_encoder"]
+    assert third == embedding("fresh") != first
