@@ -73,8 +73,7 @@ def _with_transformers(arguments: argparse.Namespace, picture: np.ndarray) -> An
 
     torch.set_num_threads(arguments.threads)
     model = Sam2Model.from_pretrained(arguments.folder / "transformers").eval()
-    side = model.config.vision_config.image_size if hasattr(model.config, "vision_config") else 1024
-    side = side if isinstance(side, int) else 1024
+    side = 1024
     image = torch.from_numpy(picture).permute(2, 0, 1)[None].float() / 255
     image = torch.nn.functional.interpolate(image, (side, side), mode="bilinear")
     points, labels = torch.tensor([[[POINT]]]), torch.ones(1, 1, 1, dtype=torch.int32)
