@@ -33,9 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CUP = (55, 75)  # on the first frames of the clip, at half its size
 FRAMES = 10
 IMAGE_SIZE = 256
-SEARCH = {
-    "points_per_side": 4, "pred_iou_thresh": 0.6, "stability_score_thresh": 0.75,
-    "min_mask_region_area": 50,
+SEARCH = {  # no mask of the picture is near these limits
+    "points_per_side": 4, "pred_iou_thresh": 0.6, "stability_score_thresh": 0.78,
+    "box_nms_thresh": 0.8, "min_mask_region_area": 50,
 }  # fmt: skip
 SECONDS = 240.0  # on a slow machine
 ASK = """async ([method, path, body]) => {
