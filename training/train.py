@@ -103,7 +103,7 @@ STAGES = {
         },
         fresh=16,
         every=8,
-        clips=(
+        clips=(  # a third of the time each
             Clip(batch=8, frames=7, objects=3),
             Clip(batch=8, frames=7, objects=3),
             Clip(batch=4, frames=14, objects=3),

@@ -23,6 +23,17 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+def test_random_weights_of_edgetam_keep_values_small(cuda: Any) -> None:
+    """Or bf16 is off by nearly all of them, right as the graph may be."""
+    report = cuda.Report("cpu", frames=3, image_size=256)
+    core = report.load(cuda.random_weights("edgetam"), config="edgetam")
+    image = cuda.part_inputs(core, 1, "cpu")["image_encoder"]["image"]
+
+    found = core.run("image_encoder", image=image)
+
+    assert all(0.1 < float(value.std()) < 20 for value in found.values())
+
+
 @pytest.mark.parametrize("name", ["edgetam", "efficienttam-ti-1"])
 def test_a_trial_without_a_gpu(cuda: Any, name: str, tmp_path: Path) -> None:
     report = cuda.Report("cpu", frames=3, image_size=256)
