@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import samgraph
 from samgraph.models.family import BankRead, Features
 from samgraph.predict.video.policy import Position, ReferencePolicy, Selection
 from samgraph.predict.video.prompts import resize_mask
@@ -194,10 +195,11 @@ def test_a_tracked_frame_is_one_straight_path() -> None:
     for _ in range(20):
         next(results)
     calls: Counter[str] = Counter()
+    package = Path(samgraph.__file__).parent  # not a checkout of that name, with its packages
 
     def watch(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and "samgraph" in Path(code.co_filename).parts:
+        if event == "call" and Path(code.co_filename).is_relative_to(package):
             calls[f"{code.co_filename}:{code.co_qualname}"] += 1
 
     sys.setprofile(watch)
