@@ -97,10 +97,10 @@ def growth(found: dict[str, Any]) -> str:
     """A panel per quantity that grows: seconds over size, objects, frames and length."""
     parts = []
     for number, (title, unit, jobs) in enumerate(GROWTH):
-        left = MARGIN + number % 2 * (PANEL[0] + 2 * MARGIN)
+        left = MARGIN + number % 2 * (PANEL[0] + 3 * MARGIN)
         top = MARGIN + number // 2 * (PANEL[1] + 2 * MARGIN)
         parts += _panel(found, left, top, title, unit, jobs)
-    width, height = 2 * PANEL[0] + 5 * MARGIN, 2 * (PANEL[1] + 2 * MARGIN)
+    width, height = 2 * PANEL[0] + 6 * MARGIN, 2 * (PANEL[1] + 2 * MARGIN)
     style = "font-family:sans-serif;font-size:11px"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
